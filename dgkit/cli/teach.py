@@ -39,7 +39,7 @@ def teach() -> None:
 
 @teach.command(short_help="Make an nbgrader course with the labs.")
 @click.argument("course", type=click.Path(path_type=Path))
-@click.option("--vary", is_flag=True, help="Give labs 1 and 7 other constants than other courses.")
+@click.option("--vary", is_flag=True, help="Give the labs other constants than other courses.")
 def init(course: Path, vary: bool) -> int:
     """Make the folder COURSE: an nbgrader course with the sources of the labs.
 
@@ -47,8 +47,8 @@ def init(course: Path, vary: bool) -> int:
     which the graded data are generated. Only you can read it. `nbgrader generate_assignment`, in
     that folder, releases a lab to students.
 
-    With --vary, an answer to another course, or that of dgkit's repository, does not fit labs 1 and
-    7: the magic of lab 1 and a factor in lab 7 are others, in the task, the solution and the tests.
+    With --vary, an answer to another course, or that of dgkit's repository, does not fit: places of
+    words, units, names and factors are others, in the task, the solution and the tests.
 
     \b
     Example:
@@ -70,8 +70,8 @@ def personal(course: Path, lab: str, students: tuple[str, ...]) -> int:
     """Write a copy of the released LAB for each of STUDENTS, with constants derived from the name.
 
     The copies are in COURSE/personal/STUDENT/LAB; hand them out instead of the release, which is
-    the same for all. Labs 1 and 7 vary: a neighbour's answer has other constants. Submissions of
-    these students are graded with theirs, so keep the folder and the course's seed.
+    the same for all. A neighbour's answer has other constants. Submissions of these students are
+    graded with theirs, so keep the folder and the course's seed.
 
     \b
     Example:

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from . import concepts, submission, verdict
 from .verdict import expect
 
-NAMES = ("big", "small")
+NAMES = ("big", "small")  # here; in jobs and answers, names of each student: see `variants`
 MOVE = 1.0  # time to move the state of a job to the other accelerator, in seconds
 _SHARED = 0.9  # total speed of an accelerator that several jobs share
 _EVENTS = 400
@@ -99,8 +99,13 @@ class Result:
 Scheduler = Callable[[list[dict[str, Any]]], Any]
 
 
-def run(schedule: Scheduler, jobs: Sequence[Job]) -> Result:
+def run(schedule: Scheduler, jobs: Sequence[Job], **names: str) -> Result:
     """Run jobs by a scheduler.
+
+    Args:
+        schedule: The scheduler.
+        jobs: The jobs.
+        names: What the scheduler calls `big` and `small`.
 
     Raises:
         WrongAnswer: The scheduler's answer is malformed, or jobs wait forever.
@@ -114,7 +119,7 @@ def run(schedule: Scheduler, jobs: Sequence[Job]) -> Result:
         if not present and not coming:
             return made
         until = coming[0].arrival if coming else float("inf")
-        running = _assignment(schedule, now, present, made) if present else {}
+        running = _assignment(schedule, now, present, made, names) if present else {}
         stuck = not running and not coming
         expect(not stuck, f"jobs wait forever at {now:.2f} s\n{made.picture()}")
         ends = [now + job.seconds(name) for name, job in running.items()]
@@ -140,30 +145,31 @@ def _advance(job: Job, name: str, duration: float) -> None:
 
 
 def _assignment(
-    schedule: Scheduler, now: float, present: list[Job], made: Result
+    schedule: Scheduler, now: float, present: list[Job], made: Result, names: Mapping[str, str]
 ) -> dict[str, Job]:
     """Return the scheduler's job for each accelerator, without accelerators that get none."""
+    named = {names.get(name, name): name for name in NAMES}
     jobs = [
         {
             "job": job.number,
-            "on": job.on or None,
-            "seconds": {name: job.seconds(name) for name in NAMES},
+            "on": names.get(job.on, job.on) or None,
+            "seconds": {theirs: job.seconds(name) for theirs, name in named.items()},
         }
         for job in present
     ]
     got = schedule(jobs)
     known = {job.number: job for job in present}
     right = isinstance(got, dict) and all(
-        name in NAMES and (number is None or (type(number) is int and number in known))
+        name in named and (number is None or (type(number) is int and number in known))
         for name, number in got.items()
     )
     numbers = [number for number in got.values() if number is not None] if right else []
     expect(
         right and len(set(numbers)) == len(numbers),
-        f"at {now:.2f} s it returned {got!r:.80}; it must return a dict from {NAMES} to one of the "
-        f"jobs {sorted(known)} or None, each job once\n{made.picture()}",
+        f"at {now:.2f} s it returned {got!r:.80}; it must return a dict from {tuple(named)} to one "
+        f"of the jobs {sorted(known)} or None, each job once\n{made.picture()}",
     )
-    return {name: known[number] for name, number in got.items() if number is not None}
+    return {named[name]: known[number] for name, number in got.items() if number is not None}
 
 
 def naive_sharing(jobs: Sequence[Job]) -> Result:
@@ -260,34 +266,38 @@ class _Totals:
 
 
 def measured(
-    schedule: Scheduler, rng: random.Random, workload: Workload, optimum: bool = False
+    schedule: Scheduler,
+    rng: random.Random,
+    workload: Workload,
+    **names: str,
 ) -> _Totals:
     """Run a scheduler on several workloads."""
     made = _Totals(Result(), Result(), 0.0, Result())
     for _ in range(_WORKLOADS):
         jobs = workload(rng)
-        made.last = run(schedule, jobs)
+        made.last = run(schedule, jobs, **names)
         for total, result in ((made.own, made.last), (made.naive, naive_sharing(jobs))):
             total.completion += result.completion
             total.busy_s += result.busy_s
-        made.shortest += _shortest(jobs) if optimum else 0.0
+        together = not any(job.arrival for job in jobs)
+        made.shortest += _shortest(jobs) if together else 0.0
     return made
 
 
-def test_schedule(schedule: Function) -> None:
+def test_schedule(schedule: Function, **names: str) -> None:
     """Test completion time and accelerator hours in comparison with naive sharing."""
     rng, report = verdict.seeded("schedule"), verdict.Report(concepts.LAB6)
     with submission.local(schedule) as (function,):
         made = None
         with report.case("jobs that are all present: all end, no later", "all jobs", required=True):
-            made = measured(function, rng, _present, optimum=True)
+            made = measured(function, rng, _present, **names)
             made.expect("completion", 1.0)
         if made:
             with report.case("jobs that are all present: close to the optimum", "completion"):
                 _check_near(made)
         made = None
         with report.case("jobs that arrive: all end, soon", "completion"):
-            made = measured(function, rng, _arriving)
+            made = measured(function, rng, _arriving, **names)
             made.expect("completion", _COMPLETION)
         with report.case("jobs that arrive: few accelerator hours", "hours"):
             expect(made is not None, "not all jobs ended")
@@ -311,7 +321,7 @@ def changing(rng: random.Random) -> list[Job]:
     return _arriving(rng, 8, 2)
 
 
-def test_few_hours(schedule: Function) -> None:
+def test_few_hours(schedule: Function, **names: str) -> None:
     """Test the bonus: few accelerator hours, with a completion time of at most half.
 
     The ratio is naive sharing's hours divided by the scheduler's.
@@ -322,7 +332,7 @@ def test_few_hours(schedule: Function) -> None:
         submission.local(schedule) as (function,),
         report.case("jobs that arrive", "hours", required=True),
     ):
-        made = measured(function, rng, _arriving)
+        made = measured(function, rng, _arriving, **names)
         made.expect("completion", 0.5)
         ratio = made.naive.busy_s / made.own.busy_s
     report.bonus(ratio)

@@ -77,7 +77,7 @@ def init(course: Path, *, vary: bool = False) -> list[str]:
 
     Args:
         course: A folder that does not exist yet, or is empty.
-        vary: Whether labs 1 and 7 get constants of this course.
+        vary: Whether the labs get constants of this course.
 
     Raises:
         FileExistsError: The folder is not empty.
@@ -120,8 +120,7 @@ def init(course: Path, *, vary: bool = False) -> list[str]:
 def _vary(source: Path, seed: str) -> None:
     """Give labs the constants of this course: in the task, in the solution and in the tests."""
     for path in source.glob("*/*.ipynb"):
-        text = path.read_text(encoding="utf-8")
-        path.write_text(variants.replaced(text, path.parent.name, seed), encoding="utf-8")
+        path.write_bytes(variants.copy(path, path.parent.name, seed))
 
 
 def read_seed(course: Path) -> str:

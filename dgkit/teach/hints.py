@@ -85,7 +85,7 @@ HINTS: Mapping[str, tuple[str, str, str]] = {
     ),
     # Lab 3
     "protocol": (
-        "What has word 0 before, during and after a message?",
+        "What has the word of the flag before, during and after a message?",
         (
             "For one message the flag goes from 0 to 1; for many, the sequence number is odd "
             "while it changes."
@@ -156,7 +156,7 @@ HINTS: Mapping[str, tuple[str, str, str]] = {
     "log": (
         "In which words is record n, and how many fit?",
         "Ask `log.capacity()`, and compare it with the count.",
-        "Record n starts at word 2 + 4 * n; return False if the count is the capacity.",
+        "Record n starts at first_record + 4 * n; return False if the count is the capacity.",
     ),
     "half records": (
         "A process can die between any two steps: what does the reader see then?",

@@ -210,22 +210,23 @@ def _status(value: int) -> str:
     return f"{value} ({Status(value).name})" if known else str(value)
 
 
-def test_put(put_pieces: Function) -> None:
+def test_put(put_pieces: Function, far_base: int) -> None:
     """Test put_pieces: the bytes and the status of each thread."""
     rng, report = verdict.seeded("put"), verdict.Report(concepts.LAB7)
     with submission.local(put_pieces) as (function,):
         with report.case("one thread", "bytes", required=True):
-            _check_put(rng, function, (1, 1), 24)
+            _check_put(rng, function, far_base, (1, 1), 24)
         with report.case("a grid of several blocks", "bytes"):
-            _check_put(rng, function, (3, 20), rng.randrange(9, 40))
+            _check_put(rng, function, far_base, (3, 20), rng.randrange(9, 40))
         with report.case("pieces that end beyond the far memory: their status says so", "status"):
-            _check_put(rng, function, (2, 16), 16, room=19 * 16 + 7)
+            _check_put(rng, function, far_base, (2, 16), 16, room=19 * 16 + 7)
     report.finish()
 
 
 def _check_put(
     rng: random.Random,
     function: submission.RemoteFunction,
+    base: int,
     shape: tuple[int, int],
     size: int,
     room: int | None = None,
@@ -234,12 +235,19 @@ def _check_put(
     data = rng.randbytes(threads * size)
     room = len(data) + 16 if room is None else room
     whole = min(threads, room // size)
-    right = data[: whole * size].ljust(room, b"\0")
-    with compiled(function, "put_pieces") as module, Machine(room, len(data), data) as machine:
+    right = bytes(base) + data[: whole * size].ljust(room, b"\0")
+    with (
+        compiled(function, "put_pieces") as module,
+        Machine(base + room, len(data), data) as machine,
+    ):
         statuses = machine.run(module, "put_pieces", *shape, _u32(size), timeout=_time(function))
-        _expect_far(machine, right, lambda at: f"of the piece of thread {at // size}")
+        _expect_far(machine, right, lambda at: _piece(at - base, size))
         beyond = [int(Status.OUT_OF_BOUNDS)] * (threads - whole)
         _expect_status(statuses, [int(Status.OK)] * whole + beyond)
+
+
+def _piece(place: int, size: int) -> str:
+    return f"of the piece of thread {place // size}" if place >= 0 else "before the first piece"
 
 
 def test_squares(squares: Function, factor: int) -> None:
@@ -346,20 +354,21 @@ def _check_squares(
             squares.check_end(machine)
 
 
-def test_transform(transform: Function) -> None:
+def test_transform(transform: Function, add: int) -> None:
     """Test transform: get a chunk, change it, put it back, continue with the next."""
     rng, report = verdict.seeded("transform"), verdict.Report(concepts.LAB7)
     with submission.local(transform) as (function,):
         with report.case("one chunk, a thread for each byte", "bytes", required=True):
-            check_transform(rng, function, 32, 32, 1)
+            check_transform(rng, function, add, 32, 32, 1)
         with report.case("several chunks, larger than the block", "bytes"):
-            check_transform(rng, function, 16, 100, 7)
+            check_transform(rng, function, add, 16, 100, 7)
     report.finish()
 
 
 def check_transform(
     rng: random.Random,
     function: submission.RemoteFunction,
+    add: int,
     block: int,
     chunk: int,
     count: int,
@@ -369,7 +378,7 @@ def check_transform(
     room = chunk * count if room is None else room
     data, key = rng.randbytes(room), rng.randrange(1, 256)
     done = min(count, room // chunk) * chunk
-    right = bytes(byte ^ key for byte in data[:done]) + data[done:]
+    right = bytes((byte ^ key) + add & 0xFF for byte in data[:done]) + data[done:]
     with (
         compiled(function, "transform") as module,
         Machine(room, chunk, far_bytes=data) as machine,
@@ -383,7 +392,7 @@ def check_transform(
         _expect_status(statuses[:1], [int(status)])
 
 
-def test_few_puts(put_few: Function) -> None:
+def test_few_puts(put_few: Function, far_base: int) -> None:
     """Test the bonus: put the pieces of a grid with few operations.
 
     The ratio is one operation for each thread, divided by the operations made.
@@ -395,13 +404,14 @@ def test_few_puts(put_few: Function) -> None:
         submission.local(put_few) as (function,),
         report.case("4 blocks of 32 threads", "bytes", required=True),
         compiled(function, "put_few") as module,
-        Machine(len(data), len(data), data) as machine,
+        Machine(far_base + len(data), len(data), data) as machine,
     ):
         statuses = machine.run(
             module, "put_few", blocks, threads, _u32(size), timeout=_time(function)
         )
         operations = machine.queue.stats().completed
-        _expect_far(machine, data, lambda at: f"of the piece of thread {at // size}")
+        right = bytes(far_base) + data
+        _expect_far(machine, right, lambda at: _piece(at - far_base, size))
         _expect_status(statuses, [int(Status.OK)] * (blocks * threads))
     report.bonus(blocks * threads / max(1, operations))
     report.finish()

@@ -3,7 +3,8 @@
 The device and its times are simulated, with parameters from the seed, so that a grade does not
 depend on the machine. A transfer takes a base latency plus a time for each byte. The engine starts
 transfers one after another, with at least a certain gap between two starts. A transfer is
-occasionally delayed by an interrupt.
+occasionally delayed by an interrupt. Its clock has a number of ticks in a microsecond that differs
+between students: see `variants`.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any
 from . import concepts, submission, verdict
 from .verdict import expect
 
+TICKS_PER_US = 1000
 MAX_DEPTH, MAX_SIZE = 256, 1 << 20
 OPERATIONS = 20_000  # number of operations after which a device refuses more
 _COLD, _COLD_FACTOR = 100, 4  # number of cold transfers at the start, and their slowdown
@@ -75,24 +77,27 @@ class Device(submission.Served):
     Args:
         made: Its parameters.
         seed: Seed of its noise.
-        operations: Number of operations after which it refuses more.
+        ticks_per_us: Ticks of its clock in a microsecond.
     """
 
     methods = ("nothing", "transfers", "elapsed")
 
-    def __init__(self, made: Parameters, seed: object = 0, operations: int = OPERATIONS) -> None:
-        self.parameters, self._limit, self.used = made, operations, 0
+    def __init__(
+        self, made: Parameters, seed: object = 0, *, ticks_per_us: int = TICKS_PER_US
+    ) -> None:
+        self.parameters, self.used = made, 0
+        self._ticks_per_us = ticks_per_us
         self._rng = random.Random(f"{seed}")
         self._warmth = 0  # transfers so far
 
     def nothing(self, count: int) -> list[int]:
-        """Time an empty operation `count` times, in nanoseconds. The clock itself takes time."""
+        """Time an empty operation `count` times, in ticks. The clock itself takes time."""
         self._check("count", count, 1, OPERATIONS)
         self._use(count)
-        return [round(self._noisy(self.parameters.floor)) for _ in range(count)]
+        return [self._ticks(self._noisy(self.parameters.floor)) for _ in range(count)]
 
     def transfers(self, size: int, count: int) -> list[int]:
-        """Time transfers, one after another; return nanoseconds. The first ones are cold."""
+        """Time transfers, one after another; return ticks. The first ones are cold."""
         self._check("size", size, 0, MAX_SIZE)
         self._check("count", count, 1, OPERATIONS)
         self._use(count)
@@ -100,16 +105,20 @@ class Device(submission.Served):
         for _ in range(count):
             self._warmth += 1
             slow = _COLD_FACTOR if self._warmth <= _COLD else 1
-            made.append(round(slow * (self._noisy(self.parameters.floor) + self._latency(size))))
+            time = self._noisy(self.parameters.floor) + self._latency(size)
+            made.append(self._ticks(slow * time))
         return made
 
     def elapsed(self, size: int, depth: int, count: int) -> int:
-        """Perform `count` transfers with `depth` in flight; return the time in nanoseconds."""
+        """Perform `count` transfers with `depth` in flight; return the time in ticks."""
         self._check("size", size, 0, MAX_SIZE)
         self._check("depth", depth, 1, MAX_DEPTH)
         self._check("count", count, 1, OPERATIONS)
         self._use(count)
-        return round(self._run(size, depth, count))
+        return self._ticks(self._run(size, depth, count))
+
+    def _ticks(self, nanoseconds: float) -> int:
+        return round(nanoseconds * self._ticks_per_us / 1000)
 
     @staticmethod
     def _check(what: str, value: Any, low: int, high: int) -> None:
@@ -117,8 +126,8 @@ class Device(submission.Served):
             raise ValueError(f"{what} is {value!r:.40}; it must be a whole number, {low} to {high}")
 
     def _use(self, count: int) -> None:
-        if self.used + count > self._limit:
-            raise ValueError(f"{self.used} + {count} operations; the limit is {self._limit}")
+        if self.used + count > OPERATIONS:
+            raise ValueError(f"{self.used} + {count} operations; the limit is {OPERATIONS}")
         self.used += count
 
     def _noisy(self, duration: float) -> float:
@@ -159,22 +168,22 @@ class Device(submission.Served):
         return {"floor": floors[len(floors) // 2], **at}
 
 
-def example() -> Device:
+def example(ticks_per_us: int = TICKS_PER_US) -> Device:
     """Return the device of the lab's story."""
-    return Device(Parameters.random(random.Random("story")))
+    return Device(Parameters.random(random.Random("story")), ticks_per_us=ticks_per_us)
 
 
 Function = Callable[..., Any]
 
 
-def test_latency(latency: Function) -> None:
+def test_latency(latency: Function, ticks_per_us: int) -> None:
     """Test latency: the floor, the median and the 99th percentile of two devices."""
     rng, report = verdict.seeded("latency"), verdict.Report(concepts.LAB4)
     limits = {"p50": 0.02, "floor": 0.05, "p99": 0.15}
     about = {"p50": "median", "floor": "floor", "p99": "tail"}
     with submission.local(latency) as (function,):
         for number, size in enumerate((64, rng.randrange(1 << 14, 1 << 16)), 1):
-            device = Device(Parameters.random(rng), rng.random())
+            device = Device(Parameters.random(rng), rng.random(), ticks_per_us=ticks_per_us)
             right = device.quantiles(size)
             got: Any = None
             for name, limit in limits.items():
@@ -226,10 +235,10 @@ def _situations(made: Parameters) -> dict[str, tuple[int, int]]:
     }
 
 
-def test_predict(explore: Function, predict: Function) -> None:
+def test_predict(explore: Function, predict: Function, ticks_per_us: int) -> None:
     """Test predictions: explore the device, predict its rates, then measure them."""
     rng, report = verdict.seeded("predict"), verdict.Report(concepts.LAB4)
-    device = Device(Parameters.random(rng), rng.random())
+    device = Device(Parameters.random(rng), rng.random(), ticks_per_us=ticks_per_us)
     with submission.local(explore, predict) as (first, second):
         notes: Any = None
         for title, (size, depth) in _situations(device.parameters).items():
@@ -275,7 +284,7 @@ def check_depth(got: Any, size: int, share: float, device: Device) -> None:
     )
 
 
-def test_few_operations(explore: Function, predict: Function) -> None:
+def test_few_operations(explore: Function, predict: Function, ticks_per_us: int) -> None:
     """Test the bonus: explore with few operations, and predict within 10 % nevertheless.
 
     The ratio is 10,000 operations for each of three devices, divided by the operations used.
@@ -287,7 +296,7 @@ def test_few_operations(explore: Function, predict: Function) -> None:
         report.case("three devices", "busy engine", required=True),
     ):
         for _ in range(3):
-            device = Device(Parameters.random(rng), rng.random())
+            device = Device(Parameters.random(rng), rng.random(), ticks_per_us=ticks_per_us)
             notes = first(device)
             used += device.used
             for size, depth in _situations(device.parameters).values():

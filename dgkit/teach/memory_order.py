@@ -1,7 +1,7 @@
 """Lab 3, order: a mailbox between two sides, with memory accesses that only fences order.
 
-The mailbox is an array of 64-bit words in the consumer's memory: word 0 is a flag or a sequence
-number; the payload follows. A posted write arrives later. Writes arrive in any order, even writes
+The mailbox is an array of 64-bit words in the consumer's memory: a flag or a sequence number, and
+the payload. A posted write arrives later. Writes arrive in any order, even writes
 to the same word. A fenced write starts when all earlier writes have arrived, and later writes start
 after it, as with the flag DG_FENCE of dgkit's queues. A load may return an old value: any value
 that the word has had since a certain moment. The consumer's fence advances that moment to the
@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import contextlib
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..dma import Device, FaultRule
 from ..memory import empty
@@ -35,6 +35,36 @@ _PROGRAM_MAX = 64  # writes of a program that `replay` runs
 
 Function = Callable[..., Any]
 Program = Sequence[Sequence[Any]]  # a sequence of writes: word, value, whether it is fenced
+
+
+class Words(NamedTuple):
+    """Numbers of the words, which differ between students: see `variants`."""
+
+    flag_word: int = FLAG
+    first_word: int = 1
+
+    def place(self, word: Any, payload: int) -> int:
+        """Return the place of a word: 0 is the flag, then the payload.
+
+        Raises:
+            IndexError: There is no such word.
+        """
+        first = self.first_word
+        if type(word) is int and word == self.flag_word:
+            return FLAG
+        if type(word) is int and first <= word < first + payload:
+            return 1 + word - first
+        raise IndexError(
+            f"word {word!r:.20}: the mailbox has the words {self.flag_word} and {first} to "
+            f"{first + payload - 1}"
+        )
+
+    def number(self, place: int) -> int:
+        """Return the number of the word at a place."""
+        return self.first_word + place - 1 if place else self.flag_word
+
+
+DEFAULT = Words()
 
 
 @dataclass(slots=True)
@@ -62,6 +92,7 @@ class Mailbox:
         rng: Random numbers that decide when each write arrives and which value a load returns. If
             None, each write arrives at once and each load returns the newest value.
         watch: Called after each arrival.
+        numbers: The numbers of the words for both sides. Here they are 0, and the payload from 1.
     """
 
     def __init__(
@@ -69,7 +100,9 @@ class Mailbox:
         payload: int,
         rng: random.Random | None = None,
         watch: Callable[[Mailbox], None] = lambda _: None,
+        numbers: Words = DEFAULT,
     ) -> None:
+        self._numbers = numbers
         self.size, self.rng, self._watch = payload + 1, rng, watch
         self._rate = rng.choice((0.2, 0.4, 0.6)) if rng else 1.0  # probability of an arrival
         self.history: list[list[tuple[int, int]]] = [[(0, 0)] for _ in range(self.size)]
@@ -84,10 +117,8 @@ class Mailbox:
         return [each[-1][1] for each in self.history]
 
     def checked(self, word: Any) -> int:
-        """Return a word's number; raise IndexError if there is no such word."""
-        if type(word) is not int or not 0 <= word < self.size:
-            raise IndexError(f"word {word!r}: the mailbox has words 0 to {self.size - 1}")
-        return word
+        """Return a word's place; raise IndexError if there is no such word."""
+        return self._numbers.place(word, self.size - 1)
 
     def post(self, word: Any, value: Any, *, fenced: bool) -> None:
         """Post a write."""
@@ -95,10 +126,11 @@ class Mailbox:
             raise ValueError(f"{value!r} is not a number from 0 to 2**64 - 1: a word has 64 bits")
         if self.posted == _POSTS:
             raise ValueError(f"more than {_POSTS} writes")
-        self._pending.append(Write(self.posted, self.checked(word), value, fenced))
+        place = self.checked(word)
+        self._pending.append(Write(self.posted, place, value, fenced))
         self.posted += 1
         self.fences += fenced
-        self.note("posts", f"{self._name(word)} <- {value:#x}{', fenced' if fenced else ''}")
+        self.note("posts", f"{self.name(place)} <- {value:#x}{', fenced' if fenced else ''}")
         self.drift()
 
     def script(self, writes: Iterable[tuple[int, int]]) -> None:
@@ -132,12 +164,12 @@ class Mailbox:
         self._pending.remove(write)
         self.now += 1
         self.history[write.word].append((self.now, write.value))
-        self.note("arrives", f"{self._name(write.word)} = {write.value:#x}")
+        self.note("arrives", f"{self.name(write.word)} = {write.value:#x}")
         self._watch(self)
 
-    @staticmethod
-    def _name(word: int) -> str:
-        return f"word {word}"
+    def name(self, place: int) -> str:
+        """Return the word at a place, as both sides number it."""
+        return f"word {self._numbers.number(place)}"
 
     def note(self, column: str, text: str) -> None:
         """Add a line to the log."""
@@ -197,7 +229,7 @@ class Inbox(submission.Served):
         self._seen[word] = at
         value = next(value for time, value in reversed(box.history[word]) if time <= at)
         old = "" if value == box.history[word][-1][1] else " (an older value)"
-        box.note("consumer", f"load word {word} -> {value:#x}{old}")
+        box.note("consumer", f"load {box.name(word)} -> {value:#x}{old}")
         return value
 
     def fence(self) -> None:
@@ -210,26 +242,30 @@ def _values(rng: random.Random, count: int = _PAYLOAD) -> list[int]:
     return [rng.randrange(1, 1 << 32) for _ in range(count)]
 
 
-def test_send(send: Function) -> None:
+def test_send(send: Function, **words: int) -> None:
     """Test send: the flag never arrives before the payload."""
     rng, report = verdict.seeded("send"), verdict.Report(concepts.LAB3)
+    numbers = Words(**words)
     with submission.local(send) as (function,):
         with report.case("writes that arrive in the order of posting", "protocol", required=True):
-            _check_send(function, None, _values(rng))
+            _check_send(function, None, _values(rng), numbers)
         with report.case(f"writes that arrive in any order: {_ROUNDS} times", "tearing"):
             for _ in range(_ROUNDS):
-                _check_send(function, rng, _values(rng))
+                _check_send(function, rng, _values(rng), numbers)
     report.finish()
 
 
 def _check_send(
-    function: submission.RemoteFunction, rng: random.Random | None, values: list[int]
+    function: submission.RemoteFunction,
+    rng: random.Random | None,
+    values: list[int],
+    numbers: Words,
 ) -> None:
     def watch(box: Mailbox) -> None:
         if box.words[FLAG]:
             _expect_payload(box, values, "the flag is there and")
 
-    box = Mailbox(len(values), rng, watch)
+    box = Mailbox(len(values), rng, watch, numbers)
     function(Outbox(box), values)
     box.settle()
     expect(box.words[FLAG] == 1, f"the flag is {box.words[FLAG]}, not 1\n{box.story()}")
@@ -239,22 +275,23 @@ def _expect_payload(box: Mailbox, values: Sequence[int], when: str) -> None:
     for word, (found, right) in enumerate(zip(box.words[1:], values, strict=True), 1):
         expect(
             found == right,
-            f"{when} word {word} is {found:#x}; the message has {right:#x}\n{box.story()}",
+            f"{when} {box.name(word)} is {found:#x}; the message has {right:#x}\n{box.story()}",
         )
 
 
-def test_poll(poll: Function) -> None:
+def test_poll(poll: Function, **words: int) -> None:
     """Test poll: it returns None or the whole message."""
     rng, report = verdict.seeded("poll"), verdict.Report(concepts.LAB3)
+    numbers = Words(**words)
     with submission.local(poll) as (function,):
         with report.case("no message, then a message", "protocol", required=True):
-            box, values = Mailbox(_PAYLOAD), _values(rng)
+            box, values = Mailbox(_PAYLOAD, numbers=numbers), _values(rng)
             _expect_message(function(Inbox(box), _PAYLOAD), [None], box)
             _deliver(box, [*enumerate(values, 1), (FLAG, 1)])
             _expect_message(function(Inbox(box), _PAYLOAD), [values], box)
         with report.case(f"loads that see older values: {_ROUNDS} times", "tearing"):
             for _ in range(_ROUNDS):
-                box, values = Mailbox(_PAYLOAD, rng), _values(rng)
+                box, values = Mailbox(_PAYLOAD, rng, numbers=numbers), _values(rng)
                 payload = list(enumerate(values, 1))
                 rng.shuffle(payload)
                 box.script([*payload, (FLAG, 1)])
@@ -290,10 +327,10 @@ def _expect_message(got: Any, allowed: Sequence[list[int] | None], box: Mailbox)
     )
     if got is None:
         raise verdict.WrongAnswer(f"it returned None; a message is there\n{box.story()}")
-    raise verdict.WrongAnswer(f"{_torn(got, allowed)}\n{box.story()}")
+    raise verdict.WrongAnswer(f"{_torn(got, allowed, box)}\n{box.story()}")
 
 
-def _torn(got: list[Any], allowed: Sequence[list[int] | None]) -> str:
+def _torn(got: list[Any], allowed: Sequence[list[int] | None], box: Mailbox) -> str:
     """Return a text that states for each word the message that it belongs to."""
     messages = [message for message in allowed if message]
     lines = ["it returned parts of messages:"]
@@ -301,23 +338,25 @@ def _torn(got: list[Any], allowed: Sequence[list[int] | None]) -> str:
         places = [n for n, each in enumerate(messages, 1) if each[word - 1] == value]
         whose = f"of message {places[0]}" if places else "of no message that it may return"
         shown = f"{value:#x}" if type(value) is int else f"{value!r:.40}"
-        lines.append(f"  word {word}: {shown:<20} {whose}")
+        lines.append(f"  {box.name(word)}: {shown:<20} {whose}")
     return "\n".join(lines)
 
 
-def test_publish(publish: Function) -> None:
+def test_publish(publish: Function, **words: int) -> None:
     """Test publish: the sequence number is odd while the payload changes."""
     rng, report = verdict.seeded("publish"), verdict.Report(concepts.LAB3)
+    numbers = Words(**words)
     with submission.local(publish) as (function,):
         with report.case("writes that arrive in the order of posting", "protocol", required=True):
-            _check_publish(function, None, [_values(rng) for _ in range(3)])
+            _check_publish(function, None, [_values(rng) for _ in range(3)], numbers)
         title = f"writes that arrive in any order, before the next message: {_ROUNDS}"
         with report.case(title, "tearing"):
             for _ in range(_ROUNDS):
-                _check_publish(function, rng, [_values(rng) for _ in range(2)], apart=True)
+                messages = [_values(rng) for _ in range(2)]
+                _check_publish(function, rng, messages, numbers, apart=True)
         with report.case(f"messages close behind each other: {_ROUNDS}", "tearing"):
             for _ in range(_ROUNDS):
-                _check_publish(function, rng, [_values(rng) for _ in range(4)])
+                _check_publish(function, rng, [_values(rng) for _ in range(4)], numbers)
     report.finish()
 
 
@@ -325,6 +364,7 @@ def _check_publish(
     function: submission.RemoteFunction,
     rng: random.Random | None,
     messages: list[list[int]],
+    numbers: Words,
     *,
     apart: bool = False,
 ) -> None:
@@ -341,7 +381,7 @@ def _check_publish(
         elif not sequence:
             expect(not any(box.words), f"a payload changes with sequence number 0\n{box.story()}")
 
-    box = Mailbox(_PAYLOAD, rng, watch)
+    box = Mailbox(_PAYLOAD, rng, watch, numbers)
     outbox = Outbox(box)
     for number, values in enumerate(messages, 1):
         function(outbox, number, values)
@@ -352,26 +392,27 @@ def _check_publish(
     expect(found == last, f"the sequence number is {found} at the end, not {last}\n{box.story()}")
 
 
-def test_snapshot(snapshot: Function) -> None:
+def test_snapshot(snapshot: Function, **words: int) -> None:
     """Test snapshot: it returns the newest whole message or None, not a torn or older message."""
     rng, report = verdict.seeded("snapshot"), verdict.Report(concepts.LAB3)
+    numbers = Words(**words)
     with submission.local(snapshot) as (function,):
         with report.case("no message, then one", "protocol", required=True):
-            box, values = Mailbox(_PAYLOAD), _values(rng)
+            box, values = Mailbox(_PAYLOAD, numbers=numbers), _values(rng)
             _expect_message(function(Inbox(box), _PAYLOAD), [None], box)
             _deliver(box, _message(rng, 1, values))
             _expect_message(function(Inbox(box), _PAYLOAD), [values], box)
         with report.case("a producer that stopped in the middle of a message", "tearing"):
-            box = Mailbox(_PAYLOAD)
+            box = Mailbox(_PAYLOAD, numbers=numbers)
             _deliver(box, [*_message(rng, 1, _values(rng)), *_message(rng, 2, _values(rng))[:3]])
             got = function(Inbox(box), _PAYLOAD)
             expect(got is None, f"it returned {got!r:.80}; no message is whole\n{box.story()}")
         with report.case("messages that arrive while it looks", "tearing"):
             for _ in range(_ROUNDS):
-                _check_snapshot(function, rng, stale=False)
+                _check_snapshot(function, rng, numbers, stale=False)
         with report.case("the same, with loads that see older values", "tearing"):
             for _ in range(2 * _ROUNDS):
-                _check_snapshot(function, rng, stale=True)
+                _check_snapshot(function, rng, numbers, stale=True)
     report.finish()
 
 
@@ -383,10 +424,10 @@ def _message(rng: random.Random, number: int, values: list[int]) -> list[tuple[i
 
 
 def _check_snapshot(
-    function: submission.RemoteFunction, rng: random.Random, *, stale: bool
+    function: submission.RemoteFunction, rng: random.Random, numbers: Words, *, stale: bool
 ) -> None:
     messages = [_values(rng) for _ in range(3)]
-    box = Mailbox(_PAYLOAD, rng)
+    box = Mailbox(_PAYLOAD, rng, numbers=numbers)
     _deliver(box, _message(rng, 1, messages[0]))
     for number, values in enumerate(messages[1:], 2):
         box.script(_message(rng, number, values))
@@ -408,12 +449,14 @@ class Replay:
     """A program that ran on the provider `fault`, with one write delayed.
 
     Attributes:
+        numbers: The numbers of the words in the program.
         arrived: The positions of the writes in the order of their arrival.
         seen: The words at the moment when the flag arrived.
         final: The words at the end.
         right: The words of the whole message.
     """
 
+    numbers: Words
     arrived: tuple[int, ...]
     seen: tuple[int, ...]
     final: tuple[int, ...]
@@ -432,29 +475,35 @@ class Replay:
             lines.append(
                 f"  write {position}  word {word} = {value:#x}"
                 + (", fenced" if fenced else "")
-                + ("   <- the flag: now the consumer reads" if word == FLAG else "")
+                + ("   <- the flag: now the consumer reads" if self._flags(word) else "")
             )
         for word, (right, seen, final) in enumerate(
             zip(self.right, self.seen, self.final, strict=True)
         ):
             note = "" if seen == final == right else "   <- wrong"
-            lines.append(f"  word {word}: {seen:#x}, later {final:#x}; meant {right:#x}{note}")
+            number = self.numbers.number(word)
+            lines.append(f"  word {number}: {seen:#x}, later {final:#x}; meant {right:#x}{note}")
         return "\n".join(lines)
 
+    def _flags(self, word: int) -> bool:
+        return word == self.numbers.flag_word
 
-def replay(program: Program, delayed: int) -> Replay:
+
+def replay(program: Program, delayed: int, **words: int) -> Replay:
     """Run a program's writes on the provider `fault`, which delays one of them.
 
     Args:
         program: Word, value and fence of each write, in the order of posting. One of them writes
-            word 0.
+            the flag.
         delayed: Position of the write that is delayed.
+        words: The numbers of the words, if they are not those of the repository.
 
     Raises:
         ValueError: The program cannot run: nothing was written.
     """
-    _check_program(program, delayed)
-    size = 1 + max(word for word, _, _ in program)
+    numbers = Words(**words)
+    _check_program(program, delayed, numbers)
+    size = 1 + max(numbers.place(word, _PROGRAM_MAX) for word, _, _ in program)
     rule = FaultRule("delay", ops="w", skip=delayed, count=1, delay_us=_DELAY_US)
     with contextlib.ExitStack() as stack:
         device = stack.enter_context(Device("fault", rules=[rule]))
@@ -469,58 +518,65 @@ def replay(program: Program, delayed: int) -> Replay:
         queue = stack.enter_context(device.queue(depth=_PROGRAM_MAX))
         transfers = [
             queue.write(
-                local, remote, size=8, local_offset=8 * position, remote_offset=8 * word,
-                fence=bool(fenced),
+                local, remote, size=8, local_offset=8 * position, fence=bool(fenced),
+                remote_offset=8 * numbers.place(word, size),
             )
             for position, (word, _, fenced) in enumerate(program)
         ]  # fmt: skip
         stamps = [transfer.wait(timeout=_TIMEOUT_S).complete_ns for transfer in transfers]
         final = tuple(int(value) for value in memory.array)
     arrived = sorted(range(len(program)), key=lambda position: (stamps[position], position))
-    flag = next(n for n, position in enumerate(arrived) if program[position][0] == FLAG)
+    flag = next(n for n, at in enumerate(arrived) if program[at][0] == numbers.flag_word)
     return Replay(
+        numbers,
         tuple(arrived),
-        seen=_words(program, arrived[: flag + 1], size),
+        seen=_words(program, arrived[: flag + 1], size, numbers),
         final=final,
-        right=_words(program, range(len(program)), size),
+        right=_words(program, range(len(program)), size, numbers),
     )
 
 
-def _check_program(program: Program, delayed: int) -> None:
+def _check_program(program: Program, delayed: int, numbers: Words) -> None:
     """Raise ValueError if a program is not a list of writes of which one writes the flag."""
     if not 0 < len(program) <= _PROGRAM_MAX:
         raise ValueError(f"the program has {len(program)} writes; it needs 1 to {_PROGRAM_MAX}")
     for position, write in enumerate(program):
         word, value = write[:2] if len(write) == 3 else (None, None)
-        if not (_is_index(word, _PROGRAM_MAX) and _is_index(value, _LIMIT)):
+        first, flag = numbers.first_word, numbers.flag_word
+        known = word == flag or _is_index(word, first + _PROGRAM_MAX, first)
+        if not (_is_index(word, _LIMIT) and known and _is_index(value, _LIMIT)):
             raise ValueError(
                 f"write {position} is {write!r}; it must be [word, value, fenced], with a word "
-                f"from 0 to {_PROGRAM_MAX - 1} and a value of 64 bits"
+                f"{flag} or from {first} to {first + _PROGRAM_MAX - 1}, and a value of 64 bits"
             )
-    if not any(word == FLAG for word, _, _ in program):
+    if not any(word == numbers.flag_word for word, _, _ in program):
         raise ValueError(
-            "no write of the program is to word 0, the flag, so the consumer never reads: append "
-            "[0, 1, True], or look at Mailbox, which needs no flag"
+            f"no write of the program is to word {numbers.flag_word}, the flag, so the consumer "
+            f"never reads: append [{numbers.flag_word}, 1, True], or look at Mailbox, which needs "
+            "no flag"
         )
     if not _is_index(delayed, len(program)):
         raise ValueError(f"delayed is {delayed!r}; the writes are 0 to {len(program) - 1}")
 
 
-def _is_index(value: Any, end: int) -> bool:
-    return type(value) is int and 0 <= value < end
+def _is_index(value: Any, end: int, start: int = 0) -> bool:
+    return type(value) is int and start <= value < end
 
 
-def _words(program: Program, positions: Iterable[int], size: int) -> tuple[int, ...]:
+def _words(
+    program: Program, positions: Iterable[int], size: int, numbers: Words
+) -> tuple[int, ...]:
     """Return the words after the writes at these positions, applied in this order."""
     words = [0] * size
     for position in positions:
-        words[program[position][0]] = program[position][1]
+        words[numbers.place(program[position][0], size)] = program[position][1]
     return tuple(words)
 
 
-def _program(rng: random.Random, kind: str, count: int) -> list[list[Any]]:
+def _program(rng: random.Random, kind: str, count: int, numbers: Words) -> list[list[Any]]:
     """Return a program of a kind: one write to each word of the payload, or two to one of them."""
-    words = rng.sample(range(1, count + 1), count)
+    first = numbers.first_word
+    words = rng.sample(range(first, first + count), count)
     program: list[list[Any]] = [[word, rng.randrange(1, 1 << 32), False] for word in words]
     twice = kind in ("two writes to one word", "two writes to one word, with a fence between")
     if twice:
@@ -531,7 +587,7 @@ def _program(rng: random.Random, kind: str, count: int) -> list[list[Any]]:
     if kind == "fences before each write":
         program = [[word, value, True] for word, value, _ in program]
     flag_fenced = kind not in ("no fence", "a fence too early")
-    return [*program, [FLAG, 1, flag_fenced]]
+    return [*program, [numbers.flag_word, 1, flag_fenced]]
 
 
 KINDS = (
@@ -545,26 +601,28 @@ KINDS = (
 _RIGHT = frozenset(KINDS) - {"no fence", "a fence too early", "two writes to one word"}
 
 
-def example_programs() -> list[list[list[Any]]]:
+def example_programs(**words: int) -> list[list[list[Any]]]:
     """Return the programs of the lab's story: one right program and the three wrong programs."""
     rng = random.Random("story")
-    return [_program(rng, kind, 3) for kind in KINDS[:4]]
+    return [_program(rng, kind, 3, Words(**words)) for kind in KINDS[:4]]
 
 
-def test_late(late: Function) -> None:
+def test_late(late: Function, **words: int) -> None:
     """Test late on one right program and on one program of each wrong order."""
-    test_programs(late, "late", KINDS[:4], (3, 4))
+    test_programs(late, "late", KINDS[:4], (3, 4), **words)
 
 
-def test_programs(late: Function, part: str, kinds: Sequence[str], sizes: tuple[int, int]) -> None:
+def test_programs(
+    late: Function, part: str, kinds: Sequence[str], sizes: tuple[int, int], **words: int
+) -> None:
     """Test late on random programs of some kinds, with from sizes[0] to sizes[1] words."""
-    rng, report = verdict.seeded(part), verdict.Report(concepts.LAB3)
-    made = [(kind, _program(rng, kind, rng.randint(*sizes))) for kind in kinds]
+    rng, report, numbers = verdict.seeded(part), verdict.Report(concepts.LAB3), Words(**words)
+    made = [(kind, _program(rng, kind, rng.randint(*sizes), numbers)) for kind in kinds]
     with submission.local(late) as (function,):
         for number, (kind, program) in enumerate(made, 1):
             title = f"program {number}: {len(program)} writes"
             with report.case(title, _about(kind), required=kind in _RIGHT or kind == "no fence"):
-                _check_late(function(program), program, kind)
+                _check_late(function(program), program, kind, words)
     report.finish()
 
 
@@ -574,12 +632,12 @@ def _about(kind: str) -> str:
     return "two writes" if kind.startswith("two writes") else "overtaking"
 
 
-def _check_late(got: Any, program: Program, kind: str) -> None:
+def _check_late(got: Any, program: Program, kind: str, words: Mapping[str, int]) -> None:
     if got is None:
         if kind in _RIGHT:
             return
         for position in range(len(program)):
-            found = replay(program, position)
+            found = replay(program, position, **words)
             if found.wrong:
                 raise verdict.WrongAnswer(
                     f"it returned None; it is wrong: {kind}\n{found.story(program, position)}"
@@ -590,7 +648,7 @@ def _check_late(got: Any, program: Program, kind: str) -> None:
         f"it returned {got!r:.60}; it must return None or a position from 0 to {last}",
     )
     for _ in range(_TRIES):  # if the machine pauses as long as the delay, the delay has no effect
-        found = replay(program, got)
+        found = replay(program, got, **words)
         if found.wrong:
             return
     what = "; the program is right" if kind in _RIGHT else ""
@@ -599,7 +657,7 @@ def _check_late(got: Any, program: Program, kind: str) -> None:
     )
 
 
-def test_few_fences(publish_fast: Function, snapshot_fast: Function) -> None:
+def test_few_fences(publish_fast: Function, snapshot_fast: Function, **words: int) -> None:
     """Test the bonus: messages that are never torn, with few fences of the producer.
 
     The ratio is three fences for each message, divided by the fences made (at least one).
@@ -613,7 +671,8 @@ def test_few_fences(publish_fast: Function, snapshot_fast: Function) -> None:
             report.case(f"both sides, {_ROUNDS} times", "tearing", required=True),
         ):
             for _ in range(_ROUNDS):
-                box, made = Mailbox(_PAYLOAD, rng), [_values(rng) for _ in range(4)]
+                box = Mailbox(_PAYLOAD, rng, numbers=Words(**words))
+                made = [_values(rng) for _ in range(4)]
                 _check_both(put, other, box, made)
                 fences, messages = fences + box.fences, messages + len(made)
     report.bonus(3 * messages / max(1, fences))

@@ -28,6 +28,17 @@ _TIMEOUT_S = 20.0
 _MOST_REQUESTS = 4
 OK, LOCAL_PROTECTION, FLUSHED, REMOTE_ACCESS = 0x00, 0x04, 0x05, 0x13
 
+FIELDS = ("size", "local", "lkey", "remote", "rkey")
+_BITS = dict(zip(FIELDS, (31, 64, 32, 64, 32), strict=True))
+
+# Two entries of the software NIC, each with the last 16 bytes of its completion.
+_RECORDED = bytes.fromhex("""
+    00000008000401030000000800000000 00007fc37d1ba0650000100100000000
+    000000120000100100007fc37d1bb026 000000000000001308000401000000d0
+    00000108000401030000000800000000 00007fc37d1ba0340000110100000000
+    000000090000100100007fc37d1bb09e 000000000000000508000401000100d0
+""")
+
 Function = Callable[..., Any]
 Request = Sequence[int]  # size, local address, lkey, remote address, rkey
 
@@ -121,13 +132,12 @@ class Ring(submission.Served):
         """Return the 64 bytes of a place of the completion ring."""
         return self._queue.completions()[_slot(slot)]
 
-    def post(self, request: Request) -> None:
-        """Post an entry as a right answer does."""
-        data = _encode(self.posted, self.number, request)
-        self.entry(self.posted % SLOTS, data)
-        self.record((self.posted + 1 & 0xFFFF).to_bytes(_RECORD, "big"))
-        self.doorbell(data[:_BELL])
+    def post(self, request: Request, post_entry: submission.RemoteFunction, order: str) -> None:
+        """Post an entry by a right `post_entry`, and wait until it is complete."""
+        index = self.posted
+        post_entry(self, index, self.number, *_ordered(request, order))
         self.flush()
+        expect(self.posted == index + 1, f"post_entry did not ring the doorbell for entry {index}")
         self.wait()
 
     def wait(self) -> int:
@@ -149,8 +159,7 @@ class Ring(submission.Served):
 
     def _last(self) -> str:
         """Return the newest entry as the NIC reads it."""
-        data = self._queue.entries()[max(0, self.posted - 1) % SLOTS]
-        return f"the NIC reads {decode_wqe(data)}\n{hexdump(data[:48], 0)}"
+        return _read(self._queue.entries()[max(0, self.posted - 1) % SLOTS])
 
     def expect_bytes(self, request: Request) -> None:
         """Expect that a request has moved its bytes, and no other byte has changed."""
@@ -189,54 +198,47 @@ def _whole(data: Any, size: int, what: str) -> bytes:
     return data
 
 
-def _encode(index: int, number: int, request: Request) -> bytes:
-    """Return the entry of a write that asks for a completion."""
-    size, local, lkey, remote, rkey = request
-    fields = (
-        ((index & 0xFFFF) << 8 | 0x08, 4), (number << 8 | 3, 4), (8, 4), (0, 4),
-        (remote, 8), (rkey, 4), (0, 4), (size, 4), (lkey, 4), (local, 8),
-    )  # fmt: skip
-    return b"".join(value.to_bytes(width, "big") for value, width in fields)
-
-
 def _broken(request: Request, key: int) -> list[int]:
     """Return a request with a key that does not exist: 2 is the lkey, 4 the rkey."""
     return [each ^ _ERROR_BITS if place == key else each for place, each in enumerate(request)]
 
 
+def _read(entry: bytes) -> str:
+    return f"the NIC reads {decode_wqe(entry)}\n{hexdump(entry[:48], 0)}"
+
+
 def example() -> Iterator[str]:
-    """Yield what the NIC does with a broken rkey, and with the entry after it."""
-    rng = random.Random(7)
-    with Ring() as ring:
-        for request in (_broken(ring.request(rng), 4), ring.request(rng)):
-            ring.post(request)
-            place = ring.posted - 1
-            data = ring.completion(place)
-            yield f"{ring._last()}\ncompletion {place}: {decode_cqe(data)}"
-            yield hexdump(data[48:], CQE_SIZE - 16)
+    """Yield what the NIC did with a broken rkey, and with the entry after it: a recording."""
+    for number, start in enumerate(range(0, len(_RECORDED), 64)):
+        entry, end = _RECORDED[start : start + 48], _RECORDED[start + 48 : start + 64]
+        completion = decode_cqe(end.rjust(CQE_SIZE, b"\0"))
+        yield f"{_read(entry.ljust(WQE_SIZE, bytes(1)))}\ncompletion {number}: {completion}"
+        yield hexdump(end, CQE_SIZE - 16)
 
 
-def test_post_entry(post_entry: Function) -> None:
+def test_post_entry(post_entry: Function, order: str) -> None:
     """Test post_entry: an entry, the doorbell record and the doorbell, in this order."""
     rng, report = verdict.seeded("post entry"), verdict.Report(concepts.LAB7)
     with submission.local(post_entry) as (function,):
         with report.case("one entry", "entries", required=True), Ring() as ring:
-            _check_post(rng, function, ring)
+            _check_post(rng, function, ring, order)
         with report.case(f"{3 * SLOTS} entries: three laps", "laps"), Ring() as ring:
             for _ in range(3 * SLOTS):
-                _check_post(rng, function, ring)
+                _check_post(rng, function, ring, order)
         with (
             report.case("a NIC that looks at any moment", "announcement"),
             Ring(ordered=True) as ring,
         ):
             for _ in range(SLOTS + 2):
-                _check_post(rng, function, ring)
+                _check_post(rng, function, ring, order)
     report.finish()
 
 
-def _check_post(rng: random.Random, function: submission.RemoteFunction, ring: Ring) -> None:
+def _check_post(
+    rng: random.Random, function: submission.RemoteFunction, ring: Ring, order: str
+) -> None:
     request, index = ring.request(rng), ring.posted
-    function(ring, index, ring.number, *request)
+    function(ring, index, ring.number, *_ordered(request, order))
     ring.flush()
     expect(
         ring.posted == index + 1,
@@ -246,31 +248,39 @@ def _check_post(rng: random.Random, function: submission.RemoteFunction, ring: R
     ring.expect_bytes(request)
 
 
-def test_poll_entry(poll_entry: Function) -> None:
-    """Test poll_entry: None, 0 or a syndrome."""
+def test_poll_entry(poll_entry: Function, post_entry: Function, order: str) -> None:
+    """Test poll_entry: None, 0 or a syndrome. The entries are posted by `post_entry`."""
     rng, report = verdict.seeded("poll entry"), verdict.Report(concepts.LAB7)
-    with submission.local(poll_entry) as (function,):
+    with submission.local(poll_entry, post_entry) as (function, remote_post):
+
+        def post(ring: Ring, request: Request) -> None:
+            ring.post(request, remote_post, order)
+
         with report.case("no completion, then one", "entries", required=True), Ring() as ring:
-            _check_poll(function, ring, ring.request(rng), OK)
+            _check_poll(function, post, ring, ring.request(rng), OK)
         with report.case(f"{3 * SLOTS} completions: three laps", "laps"), Ring() as ring:
             for _ in range(3 * SLOTS):
-                _check_poll(function, ring, ring.request(rng), OK)
+                _check_poll(function, post, ring, ring.request(rng), OK)
         for name, key, syndrome in (("rkey", 4, REMOTE_ACCESS), ("lkey", 2, LOCAL_PROTECTION)):
             title = f"an {name} that is broken, and an entry behind it"
             with report.case(title, "error entries"), Ring() as ring:
                 for _ in range(rng.randrange(SLOTS)):
-                    ring.post(ring.request(rng))
-                _check_poll(function, ring, _broken(ring.request(rng), key), syndrome)
-                _check_poll(function, ring, ring.request(rng), FLUSHED)
+                    post(ring, ring.request(rng))
+                _check_poll(function, post, ring, _broken(ring.request(rng), key), syndrome)
+                _check_poll(function, post, ring, ring.request(rng), FLUSHED)
     report.finish()
 
 
 def _check_poll(
-    function: submission.RemoteFunction, ring: Ring, request: Request, right: int
+    function: submission.RemoteFunction,
+    post: Callable[[Ring, Request], None],
+    ring: Ring,
+    request: Request,
+    right: int,
 ) -> None:
     index = ring.posted
     _expect_poll(function(ring, index), None, ring, index)
-    ring.post(request)
+    post(ring, request)
     _expect_poll(function(ring, index), right, ring, index)
 
 
@@ -288,20 +298,23 @@ def _hex(value: Any) -> str:
     return f"{value:#04x}" if type(value) is int else f"{value!r:.40}"
 
 
-def test_break_request(break_request: Function) -> None:
-    """Test break_request: the last of its requests ends with the syndrome that was asked for."""
+def test_break_request(break_request: Function, post_entry: Function, order: str) -> None:
+    """Test break_request: the last of its requests ends with the syndrome that was asked for.
+
+    They are posted by `post_entry`.
+    """
     rng, report = verdict.seeded("break request"), verdict.Report(concepts.LAB7)
     titles = {
         OK: "success", REMOTE_ACCESS: "remote access error",
         LOCAL_PROTECTION: "local protection error", FLUSHED: "flushed",
     }  # fmt: skip
-    with submission.local(break_request) as (function,):
+    with submission.local(break_request, post_entry) as (function, post):
         for syndrome, title in titles.items():
             with _break_case(report, title, syndrome), Ring() as ring:
                 request = ring.request(rng)
-                got = _requests(function(request, syndrome))
+                got = _requests(function(_ordered(request, order), syndrome), order)
                 for each in got:
-                    ring.post(each)
+                    ring.post(each, post, order)
                 found = ring.wait()
                 expect(
                     found == syndrome,
@@ -321,15 +334,23 @@ def _break_case(
     return report.case(title, "right keys" if right else "keys", required=right)
 
 
-def _requests(got: Any) -> list[list[int]]:
+def _ordered(request: Request, order: str) -> list[int]:
+    """Return a request in the order of a student's variant."""
+    values = dict(zip(FIELDS, request, strict=True))
+    return [values[name] for name in order.split(", ")]
+
+
+def _requests(got: Any, order: str) -> list[list[int]]:
+    """Return requests that are in a student's order; expect five numbers in each."""
+    names = order.split(", ")
     right = (
         isinstance(got, list)
         and 0 < len(got) <= _MOST_REQUESTS
         and all(isinstance(each, list) and len(each) == 5 for each in got)
         and all(
-            type(value) is int and 0 <= value < 1 << bits
+            type(value) is int and 0 <= value < 1 << _BITS[name]
             for each in got
-            for value, bits in zip(each, (31, 64, 32, 64, 32), strict=True)
+            for name, value in zip(names, each, strict=True)
         )
     )
     expect(
@@ -337,5 +358,4 @@ def _requests(got: Any) -> list[list[int]]:
         f"it returned {got!r:.80}; it must return a list of 1 to {_MOST_REQUESTS} requests, each "
         "with five numbers",
     )
-    found: list[list[int]] = got
-    return found
+    return [[each[names.index(name)] for name in FIELDS] for each in got]

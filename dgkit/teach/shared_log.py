@@ -1,10 +1,10 @@
 """Lab 5, when the other side dies: a log in the owner's memory, whose writers are killed.
 
-The log is an array of 64-bit words in the owner's memory, which writers load and store by DMA. Word
-0 is the number of committed records. Word 1 is the lease: bits 48 to 63 are its epoch, bits 32 to
-47 its holder, bits 0 to 31 the second at which it expires. Record n is the four words from word
-2 + 4 n on: its ident and three values. Each writer has an access of its own, which the owner can
-revoke.
+The log is an array of 64-bit words in the owner's memory, which writers load and store by DMA: the
+number of committed records; the lease, with an epoch and a holder of 16 bits each and the second at
+which it expires, of 32 bits; and the records, each an ident and three values. Where they are, and
+where the fields of the lease are, is a matter of the student's variant. Each writer has an access
+of its own, which the owner can revoke.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import random
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..dma import Device
 from ..errors import AccessDenied, DgkitError
@@ -20,7 +20,6 @@ from ..memory import empty
 from . import concepts, submission, verdict
 from .verdict import expect
 
-COUNT, LEASE, RECORDS = 0, 1, 2
 RECORD = 4
 _LIMIT = 1 << 64
 _SHOWN = 26
@@ -33,18 +32,48 @@ Function = Callable[..., Any]
 Record = list[int]  # ident and values
 
 
+class Words(NamedTuple):
+    """Numbers of words and bits, which differ between students: see `variants`."""
+
+    count_word: int = 0
+    lease_word: int = 1
+    first_record: int = 2
+    epoch_bit: int = 48
+    holder_bit: int = 32
+    expiry_bit: int = 0
+
+    def lease(self, epoch: int, holder: int, expires: int) -> int:
+        """Return the word of a lease."""
+        return epoch << self.epoch_bit | holder << self.holder_bit | expires << self.expiry_bit
+
+    def fields(self, lease: int) -> tuple[int, int, int]:
+        """Return epoch, holder and expiry of the word of a lease."""
+        epoch, holder = lease >> self.epoch_bit & 0xFFFF, lease >> self.holder_bit & 0xFFFF
+        return epoch, holder, lease >> self.expiry_bit & 0xFFFFFFFF
+
+
+DEFAULT = Words()
+
+
 class Log:
     """The owner's memory, with a log of what each writer does to it.
 
     Args:
         capacity: Largest number of records.
         records: Records that are already committed.
-        lease: Initial value of the lease's word.
+        lease: Initial epoch, holder and expiry of the lease.
+        numbers: Numbers of words and bits.
     """
 
-    def __init__(self, capacity: int = 8, records: Sequence[Record] = (), lease: int = 0) -> None:
-        self.capacity = capacity
-        self.size = RECORDS + RECORD * capacity
+    def __init__(
+        self,
+        capacity: int = 8,
+        records: Sequence[Record] = (),
+        lease: tuple[int, int, int] = (0, 0, 0),
+        numbers: Words = DEFAULT,
+    ) -> None:
+        self.capacity, self.numbers = capacity, numbers
+        self.size = max(numbers.first_record + RECORD * capacity, 1 + max(numbers[:2]))
         self.events: list[tuple[str, str]] = []
         self.watch: Callable[[], None] = lambda: None
         self._accesses: list[Access] = []
@@ -53,9 +82,10 @@ class Log:
             self.device = stack.enter_context(Device("soft"))
             self.memory = stack.enter_context(empty(self.size, dtype="u8"))
             self.memory.array[:] = 0
-            self.memory.array[COUNT], self.memory.array[LEASE] = len(records), lease
+            self.memory.array[numbers.count_word] = len(records)
+            self.memory.array[numbers.lease_word] = numbers.lease(*lease)
             for number, record in enumerate(records):
-                start = RECORDS + RECORD * number
+                start = numbers.first_record + RECORD * number
                 self.memory.array[start : start + RECORD] = record
             self._closing = stack.pop_all()
 
@@ -73,17 +103,36 @@ class Log:
                 other.exported.close()
 
     @property
-    def words(self) -> list[int]:
-        """The words."""
-        return [int(word) for word in self.memory.array]
+    def count(self) -> int:
+        """The number of committed records."""
+        return int(self.memory.array[self.numbers.count_word])
+
+    @property
+    def lease(self) -> tuple[int, int, int]:
+        """Epoch, holder and expiry of the lease."""
+        return self.numbers.fields(int(self.memory.array[self.numbers.lease_word]))
 
     @property
     def records(self) -> list[Record]:
         """The committed records."""
-        words = self.words
-        count = min(words[COUNT], self.capacity)
-        starts = range(RECORDS, RECORDS + RECORD * count, RECORD)
-        return [words[start : start + RECORD] for start in starts]
+        return [self.record(number) for number in range(min(self.count, self.capacity))]
+
+    def record(self, number: int) -> Record:
+        """Return the words of a record."""
+        start = self.numbers.first_record + RECORD * number
+        return [int(word) for word in self.memory.array[start : start + RECORD]]
+
+    def name(self, word: int) -> str:
+        """Return what a word is."""
+        if word in self.numbers[:2]:
+            return ("count", "lease")[self.numbers[:2].index(word)]
+        number, place = divmod(word - self.numbers.first_record, RECORD)
+        return f"record {number} {('ident', 'a', 'b', 'c')[place]}" if number >= 0 else "nothing"
+
+    def shown(self, word: int, value: int) -> str:
+        """Return a value for a story: that of the lease as epoch/holder/expiry."""
+        is_lease = word == self.numbers.lease_word
+        return "/".join(map(str, self.numbers.fields(value))) if is_lease else f"{value:#x}"
 
     def note(self, name: str, text: str) -> None:
         """Add a line to the story."""
@@ -96,11 +145,10 @@ class Log:
         start = max(0, len(self.events) - _SHOWN)
         for number, (name, text) in enumerate(self.events[start:], start + 1):
             lines.append(f"{number:5}  {' ' * (_COLUMN * names.index(name))}{text}")
-        count, lease = self.words[COUNT], _shown(LEASE, self.words[LEASE])
+        count, lease = self.count, "/".join(map(str, self.lease))
         lines.append(f"the log: {count} committed; lease (epoch/holder/expiry): {lease}")
         for number in range(min(count + 1, self.capacity)):
-            at = RECORDS + RECORD * number
-            ident, *values = self.words[at : at + RECORD]
+            ident, *values = self.record(number)
             shown = " ".join(f"{value:#x}" for value in values)
             kind = "record" if number < count else "beyond"
             lines.append(f"  {kind} {number}: ident {ident}, values {shown}")
@@ -150,7 +198,7 @@ class Access(submission.Served):
         read = self._queue.read(self._local, self._remote, size=8, remote_offset=offset)
         read.wait(timeout=_TIMEOUT_S)
         value = int(self._array.array[0])
-        self._note(f"load  {_name(word)} -> {_shown(word, value)}")
+        self._note(f"load  {self._log.name(word)} -> {self._log.shown(word, value)}")
         return value
 
     def store(self, word: int, value: int) -> None:
@@ -161,11 +209,12 @@ class Access(submission.Served):
         """
         if type(value) is not int or not 0 <= value < _LIMIT:
             raise ValueError(f"{value!r} is not a number from 0 to 2**64 - 1: a word has 64 bits")
-        offset = self._checked(f"store {_name(word)} <- {_shown(word, value)}", word)
+        what = f"store {self._log.name(word)} <- {self._log.shown(word, value)}"
+        offset = self._checked(what, word)
         self._array.array[0] = value
         write = self._queue.write(self._local, self._remote, size=8, remote_offset=offset)
         write.wait(timeout=_TIMEOUT_S)
-        self._note(f"store {_name(word)} <- {_shown(word, value)}")
+        self._note(what)
         self._log.watch()
 
     def cas(self, word: int, old: int, new: int) -> int:
@@ -183,7 +232,7 @@ class Access(submission.Served):
         if found == old:
             self._log.memory.array[word] = new
         done = "set" if found == old else "not set"
-        self._note(f"cas   {_name(word)} <- {_shown(word, new)}: {done}")
+        self._note(f"cas   {self._log.name(word)} <- {self._log.shown(word, new)}: {done}")
         self._log.watch()
         return found
 
@@ -198,8 +247,8 @@ class Access(submission.Served):
         Raises:
             AccessDenied: The lease has another epoch, or this access is revoked.
         """
-        self._checked(f"revoke_others({epoch!r:.20})", LEASE)
-        if (right := self._log.words[LEASE] >> 48) != epoch:
+        self._checked(f"revoke_others({epoch!r:.20})", self._log.numbers.lease_word)
+        if (right := self._log.lease[0]) != epoch:
             raise AccessDenied(f"the lease has epoch {right}, not {epoch!r:.20}")
         self._log.revoke_others(self)
         self._note(f"revoke_others({epoch})")
@@ -222,34 +271,15 @@ class Access(submission.Served):
         self._closing.close()
 
 
-def _name(word: int) -> str:
-    if word in (COUNT, LEASE):
-        return ("count", "lease")[word]
-    number, place = divmod(word - RECORDS, RECORD)
-    return f"record {number} {('ident', 'a', 'b', 'c')[place]}"
-
-
-def _shown(word: int, value: int) -> str:
-    """Return a value for a story: that of the lease as epoch/holder/expiry."""
-    if word != LEASE:
-        return f"{value:#x}"
-    return f"{value >> 48}/{value >> 32 & 0xFFFF}/{value & 0xFFFFFFFF}"
-
-
-def example() -> Log:
+def example(**words: int) -> Log:
     """Return the log of the lab's story: two records."""
-    return Log(4, [[17, 1, 2, 3], [18, 4, 5, 6]])
+    return Log(4, [[17, 1, 2, 3], [18, 4, 5, 6]], numbers=Words(**words))
 
 
 def random_records(rng: random.Random, count: int) -> list[Record]:
     """Return records with growing idents."""
     idents = sorted(rng.sample(range(1, 1 << 20), count))
     return [[ident, *(rng.randrange(1, 1 << 32) for _ in range(3))] for ident in idents]
-
-
-def lease_word(epoch: int, holder: int, expires: int) -> int:
-    """Return the word of a lease."""
-    return epoch << 48 | holder << 32 | expires
 
 
 def append_to(
@@ -284,8 +314,7 @@ def _append(
     def watch() -> None:
         expect(
             log.records in allowed,
-            f"the count is {log.words[COUNT]}, and not all records before it are whole\n"
-            + log.story(),
+            f"the count is {log.count}, and not all records before it are whole\n" + log.story(),
         )
 
     log.watch = watch
@@ -297,7 +326,7 @@ def _append(
 def expect_log(log: Log, right: Sequence[Record]) -> None:
     """Expect these records in the log, and no others."""
     found = log.records
-    if found == list(right) and log.words[COUNT] == len(right):
+    if found == list(right) and log.count == len(right):
         return
     idents = [record[0] for record in found]
     twice = next((ident for ident in idents if idents.count(ident) > 1), None)
@@ -315,11 +344,14 @@ def expect_true(got: Any, log: Log, what: str = "append") -> None:
     expect(got is True, f"{what} returned {got!r:.60}; it must be True\n{log.story()}")
 
 
-def test_append(append: Function) -> None:
+def test_append(append: Function, **words: int) -> None:
     """Test append when no process dies: order, whole records, retries, a full log."""
-    rng, report = verdict.seeded("append"), verdict.Report(concepts.LAB5)
+    rng, report, numbers = verdict.seeded("append"), verdict.Report(concepts.LAB5), Words(**words)
     with submission.local(append) as (function,):
-        with report.case("records one after another", "log", required=True), Log() as log:
+        with (
+            report.case("records one after another", "log", required=True),
+            Log(numbers=numbers) as log,
+        ):
             records, access = random_records(rng, 4), log.access("writer")
             for number, record in enumerate(records, 1):
                 expect_true(append_to(function, access, record[0], record[1:]), log)
@@ -327,42 +359,42 @@ def test_append(append: Function) -> None:
         with report.case("no moment at which the count covers half a record", "half records"):
             for _ in range(3):
                 records = random_records(rng, 4)
-                with Log(8, records[:3]) as log:
+                with Log(8, records[:3], numbers=numbers) as log:
                     _append(function, log, log.access("writer"), records[3])
         with report.case("the same record again: it is in the log once", "duplicates"):
             records = random_records(rng, 3)
-            with Log(8, records) as log:
+            with Log(8, records, numbers=numbers) as log:
                 got = append_to(function, log.access("writer"), records[2][0], records[2][1:])
                 expect_true(got, log)
                 expect_log(log, records)
         with report.case("a full log: False, and nothing changes", "log"):
             records = random_records(rng, 4)
-            with Log(3, records[:3]) as log:
+            with Log(3, records[:3], numbers=numbers) as log:
                 got = append_to(function, log.access("writer"), records[3][0], records[3][1:])
                 expect(got is False, f"it returned {got!r:.60}; it must be False\n{log.story()}")
                 expect_log(log, records[:3])
     report.finish()
 
 
-def test_kill(append: Function) -> None:
+def test_kill(append: Function, **words: int) -> None:
     """Test append under kill -9: after a retry of the client, each record is in the log once."""
-    rng, report = verdict.seeded("kill"), verdict.Report(concepts.LAB5)
+    rng, report, numbers = verdict.seeded("kill"), verdict.Report(concepts.LAB5), Words(**words)
     with submission.local(append) as (function,):
         requests = 0
         with report.case("killed before its first access", "log", required=True):
-            requests = count_requests(rng, function)
-            _check_kills(rng, function, [0])
+            requests = count_requests(rng, function, numbers)
+            _check_kills(rng, function, [0], numbers)
         with report.case("killed after its last access, before it returns", "duplicates"):
             _expect_requests(requests)
-            _check_kills(rng, function, [requests])
+            _check_kills(rng, function, [requests], numbers)
         inner = range(1, max(2, requests))
         with report.case("killed at other moments", "duplicates"):
             _expect_requests(requests)
             for moment in rng.sample(inner, min(3, len(inner))):
-                _check_kills(rng, function, [moment])
+                _check_kills(rng, function, [moment], numbers)
         with report.case("killed twice at one record", "duplicates"):
             _expect_requests(requests)
-            _check_kills(rng, function, [rng.choice(inner), requests])
+            _check_kills(rng, function, [rng.choice(inner), requests], numbers)
     report.finish()
 
 
@@ -370,10 +402,12 @@ def _expect_requests(requests: int) -> None:
     expect(requests > 0, "not tested: append does not work without a death")
 
 
-def count_requests(rng: random.Random, function: submission.RemoteFunction) -> int:
+def count_requests(
+    rng: random.Random, function: submission.RemoteFunction, numbers: Words = DEFAULT
+) -> int:
     """Return the number of requests that an undisturbed append makes."""
     records = random_records(rng, 3)
-    with Log(8, records[:2]) as log:
+    with Log(8, records[:2], numbers=numbers) as log:
         access = log.access("writer")
         expect_true(_append(function, log, access, records[2]), log)
         expect_log(log, records)
@@ -381,11 +415,14 @@ def count_requests(rng: random.Random, function: submission.RemoteFunction) -> i
 
 
 def _check_kills(
-    rng: random.Random, function: submission.RemoteFunction, moments: Sequence[int]
+    rng: random.Random,
+    function: submission.RemoteFunction,
+    moments: Sequence[int],
+    numbers: Words,
 ) -> None:
     """Kill an append at each of the moments, retry until it returns, and append the next record."""
     records = random_records(rng, 4)
-    with Log(8, records[:2]) as log:
+    with Log(8, records[:2], numbers=numbers) as log:
         for number, moment in enumerate(moments, 1):
             access = log.access(f"process {number}")
             got = _append(function, log, access, records[2], kill_after=moment)
@@ -398,18 +435,21 @@ def _check_kills(
         expect_log(log, records)
 
 
-def test_lease(take_lease: Function) -> None:
+def test_lease(take_lease: Function, **words: int) -> None:
     """Test take_lease: one holder at a time, even if two ask at once or a holder is killed."""
-    rng, report = verdict.seeded("lease"), verdict.Report(concepts.LAB5)
+    rng, report, numbers = verdict.seeded("lease"), verdict.Report(concepts.LAB5), Words(**words)
     with _two(take_lease) as (first, second):
         with report.case("a lease that is free, held, expired", "lease", required=True):
-            _check_lease(rng, first)
+            _check_lease(rng, first, numbers)
         with report.case(f"two processes at once: {_SCHEDULES} random schedules", "two holders"):
             for _ in range(_SCHEDULES):
-                _check_race(rng, first, second)
-        with report.case("a holder that is killed", "killed holder"), Log(1) as log:
+                _check_race(rng, first, second, numbers)
+        with (
+            report.case("a holder that is killed", "killed holder"),
+            Log(1, numbers=numbers) as log,
+        ):
             now, length = rng.randrange(1, 10**6), rng.randrange(10, 100)
-            moment = _lease_requests(rng, first)
+            moment = _lease_requests(rng, first, numbers)
             append_to(first, log.access("process 1"), 1, now, length, kill_after=moment)
             other = log.access("process 2")
             expect_lease(second(other, 2, now + length - 1, length), None, log)
@@ -426,9 +466,9 @@ def _two(function: Function) -> Iterator[tuple[submission.RemoteFunction, ...]]:
             yield first, second
 
 
-def _check_lease(rng: random.Random, function: submission.RemoteFunction) -> None:
+def _check_lease(rng: random.Random, function: submission.RemoteFunction, numbers: Words) -> None:
     now, length = rng.randrange(1, 10**6), rng.randrange(10, 100)
-    with Log(1) as log:
+    with Log(1, numbers=numbers) as log:
         access = log.access("process")
         asks: list[tuple[int, int, int | None]] = [
             (7, now, 1),
@@ -441,7 +481,7 @@ def _check_lease(rng: random.Random, function: submission.RemoteFunction) -> Non
             log.note("process", f"take_lease(log, me={me}, now={at}, length={length})")
             expect_lease(function(access, me, at, length), right, log)
             if right is not None:
-                _expect_word(log, lease_word(right, me, at + length))
+                _expect_word(log, (right, me, at + length))
 
 
 def expect_lease(got: Any, right: int | None, log: Log) -> None:
@@ -452,10 +492,10 @@ def expect_lease(got: Any, right: int | None, log: Log) -> None:
     )
 
 
-def _expect_word(log: Log, right: int) -> None:
-    found = log.words[LEASE]
-    for name, low, bits in (("epoch", 48, 16), ("holder", 32, 16), ("expiry", 0, 32)):
-        is_, should = (word >> low & (1 << bits) - 1 for word in (found, right))
+def _expect_word(log: Log, right: tuple[int, int, int]) -> None:
+    found = int(log.memory.array[log.numbers.lease_word])
+    places = zip(("epoch", "holder", "expiry"), log.numbers[-3:], (16, 16, 32), strict=True)
+    for (name, low, bits), is_, should in zip(places, log.lease, right, strict=True):
         expect(
             is_ == should,
             f"the {name} is {is_}, bits {low} to {low + bits - 1} of {found:#018x}; it must be "
@@ -463,18 +503,21 @@ def _expect_word(log: Log, right: int) -> None:
         )
 
 
-def _lease_requests(rng: random.Random, function: submission.RemoteFunction) -> int:
-    with Log(1) as log:
+def _lease_requests(rng: random.Random, function: submission.RemoteFunction, numbers: Words) -> int:
+    with Log(1, numbers=numbers) as log:
         access = log.access("process")
         expect_lease(function(access, 1, rng.randrange(1, 1000), 10), 1, log)
         return access.requests
 
 
 def _check_race(
-    rng: random.Random, first: submission.RemoteFunction, second: submission.RemoteFunction
+    rng: random.Random,
+    first: submission.RemoteFunction,
+    second: submission.RemoteFunction,
+    numbers: Words,
 ) -> None:
     now, epoch = rng.randrange(1, 10**6), rng.randrange(1, 1000)
-    with Log(1, lease=lease_word(epoch, 3, now - 1)) as log:
+    with Log(1, lease=(epoch, 3, now - 1), numbers=numbers) as log:
         calls: dict[int, submission.Call] = {}
         waiting: dict[int, Any] = {}
         for me, function in enumerate((first, second), 1):
@@ -492,19 +535,20 @@ def _check_race(
             + log.story(),
         )
         expect_lease(got[winners[0]], epoch + 1, log)
-        _expect_word(log, lease_word(epoch + 1, winners[0], now + 60))
+        _expect_word(log, (epoch + 1, winners[0], now + 60))
 
 
-def test_takeover(append: Function, take_over: Function) -> None:
+def test_takeover(append: Function, take_over: Function, **words: int) -> None:
     """Test take_over: it works only on an expired lease; a paused holder then does no harm."""
     rng, report = verdict.seeded("takeover"), verdict.Report(concepts.LAB5)
+    numbers = Words(**words)
     with submission.local(append, take_over) as (put, take), other_process(put, take) as new:
         with report.case("a lease that has not expired", "expiry", required=True):
-            check_no_takeover(rng, put, new)
+            check_no_takeover(rng, put, new, numbers)
         with report.case(
             "a holder that pauses before its first store", "old holder", required=True
         ):
-            check_pause(rng, put, new, pause=None)
+            check_pause(rng, put, new, numbers, pause=None)
     report.finish()
 
 
@@ -524,11 +568,13 @@ def other_process(
         yield twin, other
 
 
-def check_no_takeover(rng: random.Random, put: submission.RemoteFunction, new: Pair) -> None:
+def check_no_takeover(
+    rng: random.Random, put: submission.RemoteFunction, new: Pair, numbers: Words = DEFAULT
+) -> None:
     """Expect that a lease that has not expired is left to its holder."""
     now, records = rng.randrange(100, 10**6), random_records(rng, 3)
-    lease = lease_word(5, 1, now + 1)
-    with Log(8, records[:2], lease) as log:
+    lease = (5, 1, now + 1)
+    with Log(8, records[:2], lease, numbers) as log:
         old, successor = log.access("holder"), log.access("successor")
         expect_lease(new[1](successor, 2, now, 60), None, log)
         _expect_word(log, lease)
@@ -537,11 +583,16 @@ def check_no_takeover(rng: random.Random, put: submission.RemoteFunction, new: P
 
 
 def check_pause(
-    rng: random.Random, put: submission.RemoteFunction, new: Pair, pause: int | None
+    rng: random.Random,
+    put: submission.RemoteFunction,
+    new: Pair,
+    numbers: Words = DEFAULT,
+    *,
+    pause: int | None,
 ) -> None:
     """Pause the holder at a request, by default its first store, while the successor takes over."""
     now, records = rng.randrange(100, 10**6), random_records(rng, 4)
-    with Log(8, records[:2], lease_word(5, 1, now - 1)) as log:
+    with Log(8, records[:2], (5, 1, now - 1), numbers) as log:
         old, successor = log.access("holder"), log.access("successor")
         call = put.start(old, records[2][0], records[2][1:])
         request, done = call.next(), 0
@@ -566,7 +617,7 @@ def check_pause(
         )
 
 
-def test_few_accesses(append: Function) -> None:
+def test_few_accesses(append: Function, **words: int) -> None:
     """Test the bonus: an append to a log of 64 records with few accesses.
 
     The ratio is the 64 + 7 accesses of an append that reads each ident, divided by the accesses
@@ -574,7 +625,8 @@ def test_few_accesses(append: Function) -> None:
     """
     rng, report = verdict.seeded("few accesses"), verdict.Report(concepts.LAB5)
     records = random_records(rng, 65)
-    with submission.local(append) as (function,), Log(80, records[:64]) as log:
+    numbers = Words(**words)
+    with submission.local(append) as (function,), Log(80, records[:64], numbers=numbers) as log:
         access = log.access("writer")
         with report.case("a log of 64 records", "log", required=True):
             expect_true(_append(function, log, access, records[64]), log)

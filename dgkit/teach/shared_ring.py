@@ -1,8 +1,9 @@
 """Lab 2, build a queue: a ring in shared memory between two sides, driven by random schedules.
 
 The ring is an array of 32-bit words: the tail, which the producer advances; the head, which the
-consumer advances; a flag that the consumer sets before it sleeps; and the slots. Head and tail wrap
-only at 2**32. Each load and each store is one step, and the schedule decides whose step is next.
+consumer advances; a flag that the consumer sets before it sleeps; and the slots. Where they are is
+a matter of the student's variant. Head and tail wrap only at 2**32. Each load and each store is one
+step, and the schedule decides whose step is next.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import random
 from collections.abc import Callable, Generator, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from . import concepts, submission, verdict
 from .verdict import expect
@@ -28,18 +29,34 @@ _SHOWN = 24
 Script = Generator[tuple["submission.RemoteFunction | None", Sequence[Any]], Any, None]
 
 
+class Words(NamedTuple):
+    """Numbers of the words, which differ between students: see `variants`."""
+
+    tail_word: int = TAIL
+    head_word: int = HEAD
+    armed_word: int = ARMED
+    first_slot: int = SLOT
+
+
+DEFAULT = Words()
+
+
 class Ring(submission.Served):
     """Words of shared memory, with a log of all accesses.
 
     Args:
         slots: Number of slots, a power of two.
         start: Initial value of head and tail.
+        numbers: The numbers of the words for both sides. Here they are TAIL, HEAD, ARMED, SLOT ...
     """
 
     methods = ("load", "store", "slots", "doorbell")
 
-    def __init__(self, slots: int, start: int = 0) -> None:
+    def __init__(self, slots: int, start: int = 0, numbers: Words = DEFAULT) -> None:
         self._slots = slots
+        *control, first = numbers
+        places = [*control, *range(first, first + slots)]
+        self._words = {number: place for place, number in enumerate(places)}
         self.words = [start, start, 0] + [0xDEAD] * slots
         self.log: list[tuple[str, str]] = []
         self.side = ""
@@ -48,13 +65,16 @@ class Ring(submission.Served):
         self.stores: list[int] = []
 
     def _checked(self, index: Any) -> int:
-        if type(index) is not int or not 0 <= index < len(self.words):
-            raise IndexError(f"word {index!r}: the ring has words 0 to {len(self.words) - 1}")
-        return index
+        if type(index) is not int or index not in self._words:
+            *control, first = list(self._words)[: SLOT + 1]
+            known = f"{', '.join(map(str, control))}, and slots from {first}"
+            raise IndexError(f"word {index!r:.20}: the ring has the words {known}")
+        return self._words[index]
 
     def load(self, index: int) -> int:
         """Return a word."""
-        value = self.words[self._checked(index)]
+        index = self._checked(index)
+        value = self.words[index]
         self._note(f"load  {self._name(index)} -> {value}")
         return value
 
@@ -62,7 +82,10 @@ class Ring(submission.Served):
         """Set a word."""
         if type(value) is not int or not 0 <= value <= _MASK:
             raise ValueError(f"{value!r} is not a number from 0 to {_MASK}: a word has 32 bits")
-        self.words[self._checked(index)] = value
+        index = self._checked(index)
+        if self.side == {HEAD: "producer", ARMED: None}.get(index, "consumer"):
+            raise ValueError(f"the {self.side} does not store the {self._name(index)}")
+        self.words[index] = value
         self.stores.append(index)
         self.armings += index == ARMED and value != 0
         self._note(f"store {self._name(index)} <- {value}")
@@ -197,14 +220,14 @@ def _sides(*functions: Function) -> Iterator[tuple[submission.RemoteFunction, ..
         yield first, *twins
 
 
-def test_one_side(submit: Function, take: Function) -> None:
+def test_one_side(submit: Function, take: Function, **words: int) -> None:
     """Test submit and take one after another: full ring, empty ring, order, wrap-around."""
     rng, report = verdict.seeded("one side"), verdict.Report(concepts.LAB2)
     starts = {"a ring that begins at 0": 0, "indices that wrap at 2**32": _MASK - 5}
     with _sides(submit, take) as (put, get):
         for title, start in starts.items():
             with report.case(title, "wrap" if start else "ring", required=start == 0):
-                _fill_and_drain(rng, Ring(4, start), put, get)
+                _fill_and_drain(rng, Ring(4, start, Words(**words)), put, get)
     report.finish()
 
 
@@ -228,7 +251,7 @@ def _fill_and_drain(
         expect(0 <= ring.words[index] <= _MASK, "head and tail are numbers of 32 bits")
 
 
-def test_schedules(submit: Function, take: Function) -> None:
+def test_schedules(submit: Function, take: Function, **words: int) -> None:
     """Test submit and take by random schedules of both sides."""
     rng, report = verdict.seeded("schedules"), verdict.Report(concepts.LAB2)
     with _sides(submit, take) as (put, get):
@@ -236,30 +259,30 @@ def test_schedules(submit: Function, take: Function) -> None:
             title = f"{_SCHEDULES // 2} random schedules of both sides, from index {start}"
             with report.case(title, concept, required=start == 0):
                 for _ in range(_SCHEDULES // 2):
-                    ring = Ring(rng.choice((1, 2, 4)), start)
+                    ring = Ring(rng.choice((1, 2, 4)), start, Words(**words))
                     values = [rng.randrange(1 << 32) for _ in range(8)]
                     _run(rng, ring, _produce(put, ring, values), _consume(get, ring, values))
     report.finish()
 
 
-def test_batch(submit_many: Function, take: Function) -> None:
+def test_batch(submit_many: Function, take: Function, **words: int) -> None:
     """Test submit_many: it returns the number accepted, and publishes a batch once."""
-    rng, report = verdict.seeded("batch"), verdict.Report(concepts.LAB2)
+    rng, report, numbers = verdict.seeded("batch"), verdict.Report(concepts.LAB2), Words(**words)
     with _sides(submit_many, take) as (put, get):
         with report.case("a batch that fits", "ring", required=True):
-            _check_batch(rng, Ring(8), put, get, 5)
+            _check_batch(rng, Ring(8, 0, numbers), put, get, 5)
         with report.case("a batch over the end of the indices", "wrap"):
-            _check_batch(rng, Ring(8, _MASK - 2), put, get, 5)
+            _check_batch(rng, Ring(8, _MASK - 2, numbers), put, get, 5)
         with report.case("a batch that does not fit: its beginning is accepted", "batch"):
-            _check_batch(rng, Ring(8), put, get, 11)
+            _check_batch(rng, Ring(8, 0, numbers), put, get, 11)
         with report.case("an empty batch publishes nothing", "batch"):
-            ring = Ring(4)
+            ring = Ring(4, 0, numbers)
             expect(put(ring, []) == 0, "it must return 0")
             expect(not ring.stores, f"it stores\n{ring.story()}")
         title = "a batch is visible only when it is whole, in random schedules"
         with report.case(title, "publication"):
             for _ in range(_SCHEDULES // 4):
-                ring = Ring(8)
+                ring = Ring(8, 0, numbers)
                 values = [rng.randrange(1 << 32) for _ in range(6)]
                 batch = _produce_batch(put, ring, values)
                 _run(rng, ring, batch, _consume(get, ring, values))
@@ -292,9 +315,11 @@ def _produce_batch(
     expect(accepted == len(values), f"it accepted {accepted!r:.60} of {len(values)}")
 
 
-def test_doorbell(submit: Function, take: Function, prepare_to_sleep: Function) -> None:
+def test_doorbell(
+    submit: Function, take: Function, prepare_to_sleep: Function, **words: int
+) -> None:
     """Test the doorbell: no wake-up is lost, and it does not ring while the consumer is awake."""
-    rng, report = verdict.seeded("doorbell"), verdict.Report(concepts.LAB2)
+    rng, report, numbers = verdict.seeded("doorbell"), verdict.Report(concepts.LAB2), Words(**words)
     with _sides(submit, take, prepare_to_sleep) as (put, get, sleep):
         with report.case(
             f"{_SCHEDULES} random schedules in which the consumer sleeps",
@@ -302,7 +327,7 @@ def test_doorbell(submit: Function, take: Function, prepare_to_sleep: Function) 
             required=True,
         ):
             for _ in range(_SCHEDULES):
-                ring = Ring(4)
+                ring = Ring(4, 0, numbers)
                 values = [rng.randrange(1 << 32) for _ in range(6)]
                 _run(
                     rng,
@@ -316,7 +341,7 @@ def test_doorbell(submit: Function, take: Function, prepare_to_sleep: Function) 
                     + ring.story(),
                 )
         with report.case("no doorbell while the consumer is awake", "doorbells"):
-            ring = Ring(4)
+            ring = Ring(4, 0, numbers)
             ring.side = "producer"
             expect(put(ring, 1) is True, "submit did not return True")
             expect(not ring.bells, f"nothing was armed\n{ring.story()}")
@@ -341,13 +366,13 @@ def _consume_asleep(
         _expect_value(got, value, number, ring)
 
 
-def test_few_accesses(submit_many: Function) -> None:
+def test_few_accesses(submit_many: Function, **words: int) -> None:
     """Test the bonus: a batch of 64 values with few accesses to the shared memory.
 
     The ratio is four accesses for each value, divided by the accesses made.
     """
     rng, report = verdict.seeded("few accesses"), verdict.Report(concepts.LAB2)
-    ring, count = Ring(64), 64
+    ring, count = Ring(64, 0, Words(**words)), 64
     values = [rng.randrange(1 << 32) for _ in range(count)]
     title = "a batch of 64 values"
     with submission.local(submit_many) as (put,), report.case(title, "ring", required=True):

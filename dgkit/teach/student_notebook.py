@@ -33,8 +33,8 @@ class Test:
 
     @property
     def hidden(self) -> bool:
-        """True if students do not see it, so that feedback must not show its data."""
-        return "### BEGIN HIDDEN TESTS" in self.source
+        """True if students do not see its cases, so that feedback must not show their data."""
+        return "### BEGIN HIDDEN TESTS\n" in self.source
 
 
 def load(path: Path) -> tuple[Mapping[str, Any], list[Mapping[str, Any]]]:

@@ -124,11 +124,22 @@ class Dpu(submission.Served):
         times: Durations of each batch.
         slots: Slots in the accelerator's memory.
         seed: Seed of the batches.
+        slot_base: Address of the first slot, which differs between students: see `variants`.
+        slot_size: Distance between the addresses of two slots.
     """
 
     methods = ("batches", "slots", "ready", "copy", "copied", "signal", "losses", "wait")
 
-    def __init__(self, times: Times, slots: int = 2, seed: object = "example") -> None:
+    def __init__(
+        self,
+        times: Times,
+        slots: int = 2,
+        seed: object = "example",
+        *,
+        slot_base: int = 0,
+        slot_size: int = 1,
+    ) -> None:
+        self._addresses = range(slot_base, slot_base + slots * slot_size, slot_size)
         self.times, self._slots, self.now = times, slots, 0
         self.data = _batches(random.Random(f"{seed}"), len(times.copy))
         self.network = Network()
@@ -195,7 +206,7 @@ class Dpu(submission.Served):
     def copy(self, batch: int, slot: int) -> int:
         """Start a copy of a batch into a slot; return the copy's number. Copies run in order."""
         self._number("batch", batch, len(self.data))
-        self._number("slot", slot, self._slots)
+        slot = self._slot_at(slot)
         self._poll()
         self._posted.append(_Span(batch, slot, -1, -1))
         if len(self._posted) == self._copied + 1:
@@ -210,7 +221,7 @@ class Dpu(submission.Served):
     def signal(self, batch: int, slot: int) -> None:
         """Tell the accelerator to train on the batch in a slot, after earlier signalled batches."""
         self._number("batch", batch, len(self.data))
-        self._number("slot", slot, self._slots)
+        slot = self._slot_at(slot)
         self._poll()
         self._signals.append((batch, slot))
         if not self._computing:
@@ -242,6 +253,12 @@ class Dpu(submission.Served):
         if type(value) is not int or not 0 <= value < count:
             raise ValueError(f"{what} {value!r:.40} does not exist: there are {count}, from 0")
         return value
+
+    def _slot_at(self, address: Any) -> int:
+        if type(address) is not int or address not in self._addresses:
+            known = ", ".join(map(str, self._addresses))
+            raise ValueError(f"no slot is at {address!r:.40}: slots are at {known}")
+        return self._addresses.index(address)
 
     def _poll(self) -> None:
         self._polls += 1
@@ -371,9 +388,9 @@ def _batches(rng: random.Random, count: int) -> list[Any]:
     return made
 
 
-def example(slots: int = 2) -> Dpu:
-    """Return the job of the lab's story: 12 batches."""
-    return Dpu(Times.uniform(12, decode=3, copy=4, compute=6), slots)
+def example(**slots: int) -> Dpu:
+    """Return the job of the lab's story: 12 batches, two slots."""
+    return Dpu(Times.uniform(12, decode=3, copy=4, compute=6), **slots)
 
 
 Function = Callable[..., Any]
@@ -428,7 +445,7 @@ def unlike(rng: random.Random, count: int) -> Times:
     return Times((2,) * count, tuple(copy), tuple(compute))
 
 
-def test_feed(feed: Function) -> None:
+def test_feed(feed: Function, **where: int) -> None:
     """Test the training and the return value of feed, regardless of the time."""
     rng, report = verdict.seeded("feed"), verdict.Report(concepts.LAB6)
     cases = {
@@ -446,7 +463,7 @@ def test_feed(feed: Function) -> None:
         for number, (title, (concept, times, slots)) in enumerate(cases.items()):
             with (
                 report.case(title, concept, required=number == 0),
-                fed(function, Dpu(times, slots, rng.random())),
+                fed(function, Dpu(times, slots, rng.random(), **where)),
             ):
                 pass
     report.finish()
@@ -464,7 +481,7 @@ def check_time(dpu: Dpu) -> None:
     )
 
 
-def test_cpu_share(cpu_share: Function) -> None:
+def test_cpu_share(cpu_share: Function, ticks_per_s: int) -> None:
     """Test cpu_share on recorded clocks of a process."""
     rng, report = verdict.seeded("cpu share"), verdict.Report(concepts.LAB6)
     with submission.local(cpu_share) as (function,):
@@ -475,8 +492,8 @@ def test_cpu_share(cpu_share: Function) -> None:
             user = share * rng.uniform(0.2, 0.8)
             after = {
                 "wall": before["wall"] + wall,
-                "user": before["user"] + user * wall,
-                "system": before["system"] + (share - user) * wall,
+                "user": before["user"] + user * wall * ticks_per_s,
+                "system": before["system"] + (share - user) * wall * ticks_per_s,
             }
             with report.case(title, "CPU share", required=number == 0):
                 _check_share(function(before, after), share, before, after)
@@ -487,6 +504,6 @@ def _check_share(got: Any, share: float, before: dict[str, float], after: dict[s
     spent = {name: round(after[name] - before[name], 4) for name in after}
     expect(
         type(got) in (int, float) and share - 1e-6 < got < share + 1e-6,
-        f"it returned {got!r:.40}; {spent['user']} s of user and {spent['system']} s of system "
+        f"it returned {got!r:.40}; {spent['user']} ticks of user and {spent['system']} of system "
         f"time in {spent['wall']} s are {share:.6f}",
     )

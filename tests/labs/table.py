@@ -27,7 +27,7 @@ from support import json_lines, teaching  # noqa: E402
 import dgkit  # noqa: E402
 from dgkit.report import Machine  # noqa: E402
 
-KINDS = ("solution", "skeleton", "wrong answer", "cheat")
+KINDS = ("solution", "skeleton", "neighbour", "wrong answer", "cheat")
 
 
 @dataclass(frozen=True)
@@ -68,10 +68,10 @@ class Recorder:
         self._item = item
 
     def score(
-        self, lab: str, cells: dict[str, str], *only: str, **limits: float
+        self, lab: str, cells: dict[str, str], *only: str, student: str = "", **limits: float
     ) -> teaching.Scores:
         """Grade in the place of support.teaching.score."""
-        whole = self._score(lab, cells, **limits)
+        whole = self._score(lab, cells, student=student, **limits)
         tests = teaching.tests(lab)
         parts = {name: points for name, points in whole.points.items() if not only or name in only}
         made = Row(
@@ -92,7 +92,7 @@ class Recorder:
 def _kind(item: Any) -> str:
     if item.get_closest_marker("cheat"):
         return "cheat"
-    named = [kind for kind in KINDS[:2] if item.originalname.startswith(f"test_the_{kind}_")]
+    named = [kind for kind in KINDS[:3] if item.originalname.startswith(f"test_the_{kind}")]
     return named[0] if named else "wrong answer"
 
 
@@ -125,8 +125,8 @@ def summary(rows: Iterable[Row]) -> list[str]:
     """Return a table with one line for each lab."""
     rows = list(rows)
     lines = [
-        "| lab | solution | skeleton | wrong answers | cheats: how many, most points |",
-        "|---|---|---|---|---|",
+        "| lab | solution | skeleton | neighbour | wrong answers | cheats: how many, most points |",
+        "|---|---|---|---|---|---|",
     ]
     for lab in sorted({row.lab for row in rows}):
         found = {
@@ -134,7 +134,7 @@ def summary(rows: Iterable[Row]) -> list[str]:
         }
         scores = [
             ", ".join(f"{points:g}" for points in sorted(row.points for row in found[kind]))
-            for kind in KINDS[:3]
+            for kind in KINDS[:4]
         ]
         cheats = found["cheat"]
         most = f"{max(row.part for row in cheats):g}" if cheats else "-"

@@ -71,9 +71,13 @@ def schedule(jobs):
 
 
 def test_the_solution_scores_everything_and_its_bonus_is_a_ratio_of_hours():
-    made = score(LAB, RIGHT)
+    made = score(LAB, solution(LAB, "alice"), student="alice")
     assert made.points == FULL, made.feedback
     assert 1.7 < made.ratios["test_few_hours"] < 2.4
+
+
+def test_the_neighbours_answer_gets_few_points():
+    assert score(LAB, solution(LAB, "bob"), student="alice").total == 0.0
 
 
 def test_the_skeleton_scores_nothing():

@@ -32,8 +32,8 @@ WRONG = {
     "lab2": Edit(("submit",), "(tail + 1) % 2**32", "tail + 1", 75.83, "a word has 32 bits"),
     "lab3": Edit(
         ("publish",),
-        "write_fenced(0, 2 * number - 1)",
-        "write(0, 2 * number - 1)",
+        "write_fenced(flag_word, 2 * number - 1)",
+        "write(flag_word, 2 * number - 1)",
         79.5,
         "so message 1 is whole, and word",
     ),
@@ -46,7 +46,7 @@ WRONG = {
     ),
     "lab5": Edit(
         ("append",),
-        "log.load(2 + 4 * (count - 1)) == ident",
+        "log.load(first_record + 4 * (count - 1)) == ident",
         "False",
         55,
         "is in the log 2 times",

@@ -37,9 +37,13 @@ def walk(memory):
 
 
 def test_the_solution_scores_everything_and_its_bonus_is_a_ratio_of_reads():
-    made = score(LAB, solution(LAB))
+    made = score(LAB, solution(LAB, "alice"), student="alice")
     assert made.points == FULL, made.feedback
     assert made.ratios == {"test_few_reads": 121.0}  # one read instead of 1 + 2 * 60
+
+
+def test_the_neighbours_answer_gets_few_points():
+    assert score(LAB, solution(LAB, "bob"), student="alice").total == 15.0  # of `read_node`
 
 
 def test_the_skeleton_scores_nothing():

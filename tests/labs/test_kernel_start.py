@@ -28,9 +28,13 @@ def changed(name, *pairs):
 
 
 def test_the_solution_scores_everything_and_its_bonus_is_a_ratio_of_operations():
-    made = score(LAB, RIGHT)
+    made = score(LAB, solution(LAB, "alice"), student="alice")
     assert made.points == FULL, made.feedback
     assert made.ratios == {"test_few_puts": 128.0}
+
+
+def test_the_neighbours_answer_gets_few_points():
+    assert score(LAB, solution(LAB, "bob"), student="alice").total == 15.67
 
 
 def test_the_skeleton_scores_nothing():
@@ -58,10 +62,10 @@ def test_a_status_that_is_made_up_costs_the_pieces_that_do_not_fit():
 
 @pytest.mark.cheat
 def test_a_kernel_that_only_says_that_it_put_scores_nothing():
-    put = "dg_wait(q, dg_put(q, remote, at, local, at, size))"
+    put = "dg_wait(q, dg_put(q, remote, far_base + at, local, at, size))"
     made = score(LAB, changed("put_pieces", (put, "DG_OK")), "test_put")
     assert made.total == 0.0
-    assert "byte 0 of the far memory is 0x00" in made.feedback["test_put"]
+    assert "byte 64 of the far memory is 0x00" in made.feedback["test_put"]
 
 
 def test_what_does_not_compile_is_shown_with_its_line():

@@ -41,9 +41,13 @@ WITHOUT_GAP = {
 
 
 def test_the_solution_scores_everything_and_its_bonus_is_a_ratio_of_operations():
-    made = score(LAB, RIGHT)
+    made = score(LAB, solution(LAB, "alice"), student="alice")
     assert made.points == FULL, made.feedback
     assert made.ratios == {"test_few_operations": pytest.approx(10_000 / 9700)}
+
+
+def test_the_neighbours_answer_gets_few_points():
+    assert score(LAB, solution(LAB, "bob"), student="alice").total == 0.0
 
 
 def test_the_skeleton_scores_nothing():

@@ -24,9 +24,13 @@ FULL = {
 
 
 def test_the_solution_scores_everything_and_its_bonus_is_a_ratio_of_fences():
-    made = score(LAB, RIGHT)
+    made = score(LAB, solution(LAB, "alice"), student="alice")
     assert made.points == FULL, made.feedback
     assert made.ratios == {"test_few_fences": 3.0}
+
+
+def test_the_neighbours_answer_gets_few_points():
+    assert score(LAB, solution(LAB, "bob"), student="alice").total == 0.0
 
 
 def test_the_skeleton_scores_nothing():
@@ -57,23 +61,22 @@ def test_a_consumer_without_fences_tears_messages_and_is_shown_which_words():
 
 
 def test_the_last_writes_of_the_message_before_are_still_on_their_way():
-    made = score(
-        LAB, changed("publish", "write_fenced(0, 2 * number - 1)", "write(0, 2 * number - 1)")
-    )
+    early = "(flag_word, 2 * number - 1)"
+    made = score(LAB, changed("publish", f"write_fenced{early}", f"write{early}"))
     assert made.points == FULL | {"test_publish": 4.5}
     assert "so message 1 is whole, and word" in made.feedback["test_publish"]
 
 
 @pytest.mark.more
 def test_a_sequence_number_that_is_loaded_once_does_not_see_what_came_meanwhile():
-    cells = changed("snapshot", "values if box.load(0) == before else None", "values")
+    cells = changed("snapshot", "values if box.load(flag_word) == before else None", "values")
     made = score(LAB, cells, "test_snapshot")
     assert made.total == 6.0
 
 
 @pytest.mark.more
 def test_a_late_write_to_one_word_is_one_of_three_wrong_orders():
-    cells = changed("late", "in (word, 0)", "== 0")
+    cells = changed("late", "in (word, flag_word)", "== flag_word")
     made = score(LAB, cells)
     assert made.points == FULL | {"test_late": 8.0, "test_late_hidden": 12.0}
     assert "two writes to one word" in made.feedback["test_late"]

@@ -21,9 +21,13 @@ FULL = {
 
 
 def test_the_solution_scores_everything_and_its_bonus_is_a_ratio_of_accesses():
-    made = score(LAB, RIGHT)
+    made = score(LAB, solution(LAB, "alice"), student="alice")
     assert made.points == FULL, made.feedback
     assert made.ratios == {"test_few_accesses": 71 / 8}
+
+
+def test_the_neighbours_answer_gets_few_points():
+    assert score(LAB, solution(LAB, "bob"), student="alice").total == 0.0
 
 
 def test_the_skeleton_scores_nothing():
@@ -31,7 +35,7 @@ def test_the_skeleton_scores_nothing():
 
 
 def test_a_client_that_only_repeats_gets_its_record_twice():
-    cells = changed("append", "log.load(2 + 4 * (count - 1)) == ident", "False")
+    cells = changed("append", "log.load(first_record + 4 * (count - 1)) == ident", "False")
     made = score(LAB, cells, "test_append", "test_kill", "test_few_accesses")
     assert made.points == {"test_append": 6.0, "test_kill": 9.0, "test_few_accesses": 0.0}
     capped = "at most 30% of this part, because this does not hold: each record is in the log once"
@@ -79,9 +83,9 @@ def test_a_successor_that_revokes_nothing_is_overwritten_by_the_holder_that_was_
 
 @pytest.mark.more
 def test_a_lease_that_is_stored_has_two_holders():
-    cells = changed("take_lease", "if log.cas(1, old, new) == old else None", "")
+    cells = changed("take_lease", "if log.cas(lease_word, old, new) == old else None", "")
     cells["take_lease"] = cells["take_lease"].replace(
-        "return epoch", "log.store(1, new)\n    return epoch"
+        "return epoch", "log.store(lease_word, new)\n    return epoch"
     )
     made = score(LAB, cells, "test_lease")
     assert made.total == 6.0

@@ -20,9 +20,13 @@ NOTHING = dict.fromkeys(FULL, 0.0)
 
 
 def test_the_solution_scores_everything_and_its_bonus_is_a_ratio_of_accesses():
-    made = score(LAB, RIGHT)
+    made = score(LAB, solution(LAB, "alice"), student="alice")
     assert made.points == FULL, made.feedback
     assert made.ratios == {"test_few_accesses": pytest.approx(4 * 64 / 67)}
+
+
+def test_the_neighbours_answer_gets_few_points():
+    assert score(LAB, solution(LAB, "bob"), student="alice").total == 0.0
 
 
 def test_the_skeleton_scores_nothing():

@@ -2,11 +2,12 @@
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from dgkit.teach import course, grader, sandbox, student_notebook
+from dgkit.teach import course, grader, sandbox, student_notebook, variants
 
+SEED = "of a test"
 CODE = re.compile(r"^( *)### BEGIN SOLUTION\n.*?^ *### END SOLUTION$", re.DOTALL | re.MULTILINE)
 
 
@@ -16,9 +17,14 @@ def source(lab: str) -> Path:
     return path
 
 
-def solution(lab: str) -> dict[str, str]:
-    """Return the solution cells by their names."""
-    return dict(student_notebook.solutions(student_notebook.load(source(lab))[1]))
+def solution(lab: str, student: str = "") -> dict[str, str]:
+    """Return the solution cells by their names, with the constants of a student if one is named."""
+    found = student_notebook.solutions(student_notebook.load(source(lab))[1])
+    return {name: _own(text, lab, student) for name, text in found}
+
+
+def _own(text: str, lab: str, student: str) -> str:
+    return variants.replaced(text, lab, SEED, student) if student else text
 
 
 def skeleton(lab: str) -> dict[str, str]:
@@ -64,13 +70,22 @@ class Scores:
         return round(sum(self.points.values()), 2)
 
 
-def score(lab: str, cells: dict[str, str], *only: str, **limits: float) -> Scores:
-    """Grade solution cells as nbgrader does, with a seed different from the examples'."""
+def score(
+    lab: str, cells: dict[str, str], *only: str, student: str = "", **limits: float
+) -> Scores:
+    """Grade solution cells as nbgrader does, with a seed different from the examples'.
+
+    If a student is named, the tests have the constants of that student.
+    """
     isolation = sandbox.isolation((str(course.labs_folder()),))
     options = sandbox.Limits(**limits)
-    chosen = [test for name, test in tests(lab).items() if not only or name in only]
+    chosen = [
+        replace(test, source=_own(test.source, lab, student))
+        for name, test in tests(lab).items()
+        if not only or name in only
+    ]
     grades = grader.grade_lab(
-        list(cells.items()), chosen, seed="of a test", isolation=isolation, limits=options
+        list(cells.items()), chosen, seed=SEED, isolation=isolation, limits=options
     )
     wrong = [made.failure for made in grades.values() if "the test ended" in made.failure]
     assert not wrong, "a test must understand whatever it gets"
