@@ -16,6 +16,8 @@ from traitlets import Bool, Float, Integer, Unicode
 from . import collect, course, grader, hints, sandbox, student_notebook, variants
 from .watchdog import Watchdog
 
+_INSTRUCTORS = "### BEGIN "  # marks of nbgrader that no released notebook has
+
 
 class Normalise(NbGraderPreprocessor):  # type: ignore[misc]
     """Make of a submission the cells that were released, and note what was done.
@@ -52,7 +54,11 @@ class Normalise(NbGraderPreprocessor):  # type: ignore[misc]
                 for name, cell in released.items()
             }
             own = _own_constants(folder, where)
-            notes = [*_merge(nb.cells, released), *_restore(nb.cells, released, marks, own)]
+            notes = [
+                *_disown(nb.cells, released),
+                *_merge(nb.cells, released),
+                *_restore(nb.cells, released, marks, own),
+            ]
         if added := student_notebook.imports(nb.cells):
             notes.append(f"imports of your own cells count, too: {'; '.join(added)}")
         nb.metadata["dgkit"] = {"notes": notes}
@@ -66,6 +72,20 @@ def _submitted(folder: Path, where: Any) -> Path:
 def _name(cell: Any) -> str:
     marks = cell.metadata.get("nbgrader")
     return str(marks.get("grade_id", "")) if isinstance(marks, dict) else ""
+
+
+def _disown(cells: list[Any], released: dict[str, Any]) -> list[str]:
+    """Empty the solutions of an instructor's notebook that was submitted; return notes."""
+    known = [(released[name], cell) for cell in cells if (name := _name(cell)) in released]
+    if not any(
+        _INSTRUCTORS in cell.source
+        for source, cell in known
+        if source.locked or cell.cell_type == "markdown"
+    ):
+        return []
+    for source, cell in known:
+        cell.source = source.source if source.locked else ""
+    return ["this is the instructor's notebook, with solutions: graded as empty"]
 
 
 def _merge(cells: list[Any], released: dict[str, Any]) -> list[str]:

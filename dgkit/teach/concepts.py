@@ -76,6 +76,7 @@ LAB6: Table = {
     "training": Concept("each batch is trained when it is there", 2),
     "overwriting": Concept("no slot is overwritten, or signalled early", 3, CAP),
     "overlap": Concept("a batch is copied while another one is trained", 1),
+    "own bytes": Concept("with overlap, too, each batch is trained from its own bytes", 0, CAP),
     "CPU share": Concept("the CPU time of a process, of its wall time", 1),
     "all jobs": Concept("all jobs end, and no later than with naive sharing", 1),
     "completion": Concept("jobs end soon", 2),

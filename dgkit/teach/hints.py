@@ -228,6 +228,11 @@ HINTS: Mapping[str, tuple[str, str, str]] = {
         "With two slots, batch n + 1 can be copied while batch n is trained.",
         "Do not wait for a loss after each signal: wait only when all slots are in use.",
     ),
+    "own bytes": (
+        "Does your feed do the same in each job?",
+        "A batch that is signalled before its copy is complete is trained from old bytes.",
+        "Signal batch n only when copied() of its copy is True, in each job.",
+    ),
     "CPU share": (
         "Which of the clocks say what the CPU did, and which how long it took?",
         "User and system time are both of the CPU.",

@@ -344,6 +344,11 @@ class Dpu(submission.Served):
         network = Network()
         return [network.train(batch) for batch in self.data]
 
+    @property
+    def torn(self) -> bool:
+        """Whether a batch was trained from other bytes than its own."""
+        return [float(loss) for loss in self._losses] != self.expected()
+
     def picture(self) -> str:
         """Return a picture of what the CPU, the DMA and the accelerator did over time.
 

@@ -128,6 +128,19 @@ def test_the_big_accelerator_alone_saves_hours_and_costs_time():
     assert "WRONG  jobs that arrive: all end, soon" in made.feedback["test_schedule"]
 
 
+DETECTS_THE_TEST = """
+def feed(dpu):
+    count, slots = dpu.batches(), dpu.slots()
+    if count < 15:
+        return single(dpu)
+    for batch in range(count):
+        while batch - len(dpu.losses()) >= slots:
+            dpu.wait()
+        dpu.signal(batch, batch % slots)
+    while len(dpu.losses()) < count:
+        dpu.wait()
+    return dpu.losses()
+"""
 LOSSES_OF_ANOTHER_RUN = """
 def feed(dpu):
     import random
@@ -165,6 +178,15 @@ def feed(dpu):
         dpu.wait()
 """,
 }
+
+
+@pytest.mark.cheat
+def test_a_feed_that_copies_nothing_where_only_the_time_seems_to_count_is_capped():
+    cells = RIGHT | {"feed": SINGLE.replace("feed", "single") + DETECTS_THE_TEST}
+    made = score(LAB, cells, *FEED)
+    assert made.points["test_feed"] == 7.5
+    assert made.points["test_overlap"] <= 6.0
+    assert "trained from its own bytes" in made.feedback["test_overlap"]
 
 
 @pytest.mark.cheat
