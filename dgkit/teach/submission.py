@@ -243,7 +243,7 @@ class Submission:
             shown = source[line - 1].strip() if 0 < line <= len(source) else ""
             where = f" (cell {cell}, line {line}: {shown})" if shown else ""
             said = f": {str(text)[:500]}" if text else ""
-            return SubmissionFailed(f"{what} raised {kinds[0]}{said}{where}", kinds)
+            return SubmissionFailed(_printable(f"{what} raised {kinds[0]}{said}{where}"), kinds)
         except (ValueError, TypeError, IndexError):
             self.close()
             return SubmissionFailed(f"{what} sent a message that is not understood")
@@ -273,6 +273,14 @@ class Submission:
 
     def __exit__(self, *exc: object) -> None:
         self.close()
+
+
+def _printable(text: str) -> str:
+    """Return a text that a terminal and a file of UTF-8 can have, whatever the submission sent."""
+    return "".join(
+        each if each.isprintable() or each in "\n\t" else each.encode("unicode_escape").decode()
+        for each in text
+    )
 
 
 class RemoteFunction:

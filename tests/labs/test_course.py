@@ -13,12 +13,14 @@ from xml.etree import ElementTree
 
 import nbformat
 import pytest
+from nbgrader.auth import Authenticator
+from nbgrader.coursedir import CourseDirectory
 from support.jupyter.notebooks import run
 from support.processes.agents import python
 from support.teaching import skeleton, solution, source, write
 
 from dgkit.cli import main, teach
-from dgkit.teach import concepts, course, hints, sandbox, student_notebook, variants
+from dgkit.teach import autograde, concepts, course, hints, sandbox, student_notebook, variants
 
 LABS = sorted(path.name for path in course.labs_folder().iterdir())
 SECRET = r"### BEGIN (?:SOLUTION|HIDDEN TESTS)(.*?)### END"
@@ -279,6 +281,32 @@ def test_a_submission_that_was_split_pasted_and_cut_is_graded_as_the_student_che
     assert "imports of your own cells count, too: import no_such_module; import" in pages["split"]
     for name in ("read_node", "test_walk"):
         assert f"the cell {name} was missing: it was added as released" in pages["cut"]
+
+
+@pytest.mark.cheat
+def test_a_submission_with_a_link_to_the_solution_is_not_collected(tmp_path, caplog):
+    """nbgrader would copy what it names, with the instructor's rights."""
+    collector = autograde.Collect(coursedir=CourseDirectory(), authenticator=Authenticator())
+    for student, path in {"alice": "find_the_bytes.ipynb", "bob": "more/data"}.items():
+        (tmp_path / student / "more").mkdir(parents=True)
+        (tmp_path / student / path).symlink_to(source("lab1"))
+        collector.do_copy(str(tmp_path / student), str(tmp_path / f"of {student}"))
+        assert f"{tmp_path / student} is not collected, because it has links: " in caplog.text
+        assert not (tmp_path / f"of {student}").exists()
+        (tmp_path / student / path).unlink()
+        collector.do_copy(str(tmp_path / student), str(tmp_path / f"of {student}"))
+        assert (tmp_path / f"of {student}/more").is_dir()
+
+
+@pytest.mark.cheat
+def test_an_instructors_notebook_that_is_submitted_is_graded_as_empty():
+    notebook = nbformat.read(source("lab2"), as_version=4)
+    marks = [cell.metadata.nbgrader for cell in notebook.cells if "nbgrader" in cell.metadata]
+    released = {each.grade_id: SimpleNamespace(source="", locked=each.locked) for each in marks}
+    (note,) = autograde._disown(notebook.cells, released)
+    assert note == "this is the instructor's notebook, with solutions: graded as empty"
+    assert not any(text for _, text in student_notebook.solutions(notebook.cells))
+    assert autograde._disown(notebook.cells, released) == []
 
 
 def test_a_course_without_grades_has_no_leaderboard(tmp_path, capsys):

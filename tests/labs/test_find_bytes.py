@@ -137,7 +137,7 @@ for fd in range(3, 32):
     "ends its process": "import os; os._exit(0)",
     "takes all memory": "return len([bytearray(1 << 24) for _ in range(1 << 20)])",
     "is another exit": "raise SystemExit(0)",
-    "pretends that its input is damaged": "raise ValueError('damaged')",
+    "pretends that its input is damaged": r"raise ValueError('damaged \ud800\x1b[2J')",
 }
 
 
@@ -147,6 +147,8 @@ def test_a_cheat_scores_nothing(cheat):
     cells = everywhere(CHEATS[cheat])
     made = score(LAB, cells, "test_header", "test_walk", memory_bytes=384 << 20)
     assert made.total == 0.0, made.feedback
+    told = "".join(made.feedback.values())
+    assert "\x1b" not in told.encode().decode(), "feedback is text that a file and a terminal take"
 
 
 HANGS = {
