@@ -13,6 +13,7 @@ from xml.etree import ElementTree
 
 import nbformat
 import pytest
+from nbconvert import SlidesExporter
 from nbgrader.auth import Authenticator
 from nbgrader.coursedir import CourseDirectory
 from support.jupyter.notebooks import run
@@ -428,6 +429,10 @@ def test_each_lab_has_a_drawing_and_what_a_teacher_needs_around_it(lab):
     nbformat.validate(slides)
     kinds = [cell.metadata.slideshow.slide_type for cell in slides.cells]
     assert kinds == ["slide"] * 10
+    page, _ = SlidesExporter().from_notebook_node(slides)  # jupyter nbconvert --to slides
+    assert page.count("<section><section") == 10
+    (picture,) = re.findall(r'<img[^>]* src="([^"]+)"', page)
+    assert picture.startswith("data:image/svg") or (teaching / picture).is_file()
     exam = (teaching / "exam.md").read_text()
     points = [int(each) for each in re.findall(r"^## \d\. \((\d+) points\)$", exam, re.M)]
     assert len(points) == exam.count("**Rubric.**") == 5
