@@ -346,7 +346,7 @@ class Dpu(submission.Served):
 
     @property
     def torn(self) -> bool:
-        """Whether a batch was trained from other bytes than its own."""
+        """True if a batch was trained from other bytes than its own."""
         return [float(loss) for loss in self._losses] != self.expected()
 
     def picture(self) -> str:
