@@ -20,6 +20,7 @@
 
 #define CONNECT_S 240 /* the other machine may still be starting, or at other tests */
 #define N         ((size_t)100000) /* several packets */
+#define DOCA_PORT 7005 /* of a connection by address */
 
 static struct side s;
 static struct side_offer mine, theirs;
@@ -291,20 +292,112 @@ static void join_death(int fd)
 	side_close(&s);
 }
 
+/* ---- by address ---- */
+
+static unsigned established, failures;
+
+static void on_request(struct doca_rdma_connection *c, union doca_data data)
+{
+	(void)data;
+	OK(doca_rdma_connection_accept(c, NULL, 0));
+}
+
+static void on_established(struct doca_rdma_connection *c, union doca_data connection_data,
+			   union doca_data data)
+{
+	(void)connection_data;
+	(void)data;
+	OK(doca_rdma_connection_set_user_data(c, number(7)));
+	s.connection = c;
+	established++;
+}
+
+static void on_failure(struct doca_rdma_connection *c, union doca_data connection_data, union doca_data data)
+{
+	(void)c;
+	(void)connection_data;
+	(void)data;
+	failures++;
+}
+
+static void progress_until(const unsigned *flag)
+{
+	double end = now_s() + WAIT_SECONDS;
+
+	while (!*flag) {
+		doca_pe_progress(s.pe);
+		CHECK(now_s() < end);
+	}
+}
+
+static void make_for_addresses(void)
+{
+	side_make_on(&s, the_adapter(), READ_WRITE, 2);
+	OK(doca_rdma_set_connection_state_callbacks(s.rdma, on_request, on_established, on_failure,
+						    on_disconnect));
+	OK(doca_ctx_start(s.ctx));
+}
+
+/* One message; then the peer disconnects. */
+static void serve_address(int fd)
+{
+	make_for_addresses();
+	OK(doca_rdma_start_listen_to_port(s.rdma, DOCA_PORT));
+	struct doca_buf *room = near_buf(&s, 0, 4096, false);
+	SUBMIT(&s, receive, room, number(3));
+	both(fd);
+	side_until(&s, 1);
+	CHECK_EQ(s.done, 1);
+	CHECK_EQ(data_len(room), 4096);
+	progress_until(&s.disconnected);
+	both(fd);
+	drop(room);
+	side_close(&s);
+}
+
+static void call(const char *address, uint16_t port)
+{
+	struct doca_rdma_addr *addr;
+
+	OK(doca_rdma_addr_create(DOCA_RDMA_ADDR_TYPE_IPv4, address, port, &addr));
+	OK(doca_rdma_connect_to_addr(s.rdma, addr, number(7)));
+	OK(doca_rdma_addr_destroy(addr));
+}
+
+static void join_address(int fd, const char *address)
+{
+	make_for_addresses();
+	both(fd);
+	call(address, DOCA_PORT);
+	progress_until(&established);
+	struct doca_buf *message = near_buf(&s, 0, 4096, true);
+	SUBMIT(&s, send, s.connection, message, number(0));
+	side_until(&s, 1);
+	CHECK_EQ(s.done, 1);
+	OK(doca_rdma_connection_disconnect(s.connection));
+	both(fd);
+	drop(message);
+	call(address, DOCA_PORT + 1); /* nobody listens there */
+	progress_until(&failures);
+	side_close(&s);
+}
+
 static void serve(int fd)
 {
 	meet(fd, LENT);
 	serve_tasks(fd);
 	close_with_a_receive();
+	serve_address(fd);
 	serve_refusal(fd);
 	serve_death(fd);
 }
 
-static void join(int fd)
+static void join(int fd, const char *address)
 {
 	meet(fd, LENT);
 	join_tasks(fd);
 	side_close(&s);
+	join_address(fd, address);
 	join_refusal(fd);
 	join_death(fd);
 }
@@ -336,7 +429,6 @@ static void alone(void)
 	struct doca_gpu *gpu;
 	struct doca_dma *dma;
 	struct ibv_pd *pd;
-	struct doca_rdma_addr *addr;
 	uint32_t most;
 	size_t len;
 
@@ -354,9 +446,6 @@ static void alone(void)
 	REFUSED(doca_devinfo_get_ipv4_addr(info, address, sizeof address), NOT_SUPPORTED);
 	REFUSED(doca_mmap_export_pci(s.map, s.dev, &bytes, &len), NOT_SUPPORTED);
 	side_offers(&s, &mine);
-	OK(doca_rdma_addr_create(DOCA_RDMA_ADDR_TYPE_IPv4, "127.0.0.1", 7005, &addr));
-	REFUSED(doca_rdma_connect_to_addr(s.rdma, addr, number(0)), NOT_SUPPORTED);
-	REFUSED(doca_rdma_start_listen_to_port(s.rdma, 7005), NOT_SUPPORTED);
 	of_another_kind();
 }
 
@@ -366,7 +455,7 @@ int main(int argc, char **argv)
 	if (argc == 3 && !strcmp(argv[1], "serve"))
 		serve(accepted((uint16_t)atoi(argv[2])));
 	else if (argc == 4 && !strcmp(argv[1], "join"))
-		join(connected(argv[2], (uint16_t)atoi(argv[3])));
+		join(connected(argv[2], (uint16_t)atoi(argv[3])), argv[2]);
 	else if (argc == 2 && !strcmp(argv[1], "alone"))
 		alone();
 	else

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Connection by address. A port is an abstract Unix socket of this user, as connections lead to processes
- * of this machine only. "guess" marks an assumption that no published source confirms; all errors of this
+ * Connection by address. Over the software NIC a port is an abstract Unix socket of this user, as connections
+ * lead to processes of this machine only; over an adapter it is one of TCP, at the adapter's address. "guess" marks an assumption that no published source confirms; all errors of this
  * file are.
  *
  *      client                        server
@@ -18,13 +18,16 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "clock.h"
+#include "common/adapter.h"
 #include "rdma.h"
 
 #define LOOK_NS 100000u /* interval of checking the sockets of a context */
 #define CALL_NS 500000000u /* guess: programs connect to a server that listens a little later */
+#define TCP_NS 5000000000u /* guess: likewise, with the way there */
+#define AGAIN_NS 50000000u /* between two calls by TCP */
 #define BACKLOG 128
 #define CHECK_CONNECTION(c) CHECK_OBJECT(c, OBJECT_RDMA_CONNECTION, "an RDMA connection")
 
@@ -122,20 +125,70 @@ static bool is_local(const struct doca_rdma_addr *a)
 
 /* ---- sockets ---- */
 
-static socklen_t name_of(uint16_t port, struct sockaddr_un *name)
+union name {
+	struct sockaddr any;
+	struct sockaddr_un local;
+	struct sockaddr_in ip4;
+	struct sockaddr_in6 ip6;
+};
+
+static socklen_t local_name(uint16_t port, union name *name)
 {
-	*name = (struct sockaddr_un){.sun_family = AF_UNIX};
-	const int n = snprintf(name->sun_path + 1, sizeof name->sun_path - 1, "softdoca-rdma-%u-%u",
-			       (unsigned)geteuid(), port);
+	name->local = (struct sockaddr_un){.sun_family = AF_UNIX};
+	const int n = snprintf(name->local.sun_path + 1, sizeof name->local.sun_path - 1,
+			       "softdoca-rdma-%u-%u", (unsigned)geteuid(), port);
 	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
 }
 
-/* Anybody can use the name. */
-static bool is_own(int fd)
+static bool is_tcp(const struct doca_rdma *r)
+{
+	return dev_is_adapter(r->ctx.dev);
+}
+
+static socklen_t set_port(union name *name, uint16_t port)
+{
+	const bool is_ip4 = name->any.sa_family == AF_INET;
+	*(is_ip4 ? &name->ip4.sin_port : &name->ip6.sin6_port) = htons(port);
+	return is_ip4 ? sizeof name->ip4 : sizeof name->ip6;
+}
+
+/* Where the server of this address listens, and where this context listens. */
+static socklen_t peer_name(const struct doca_rdma *r, const struct doca_rdma_addr *a, union name *name)
+{
+	static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
+	if (!is_tcp(r))
+		return local_name(a->port, name);
+	name->ip6 = a->ip6;
+	if (a->any.sa_family == AF_INET)
+		name->ip4 = a->ip4;
+	else if (!memcmp(&a->ip6.sin6_addr, mapped, sizeof mapped)) {
+		name->ip4 = (struct sockaddr_in){.sin_family = AF_INET};
+		memcpy(&name->ip4.sin_addr, a->ip6.sin6_addr.s6_addr + sizeof mapped, 4);
+	}
+	return set_port(name, a->port);
+}
+
+static socklen_t own_name(const struct doca_rdma *r, uint16_t port, union name *name)
+{
+	if (!is_tcp(r))
+		return local_name(port, name);
+	memcpy(name, &r->over.adapter->d->address, sizeof name->ip6);
+	return set_port(name, port);
+}
+
+static int open_socket(const struct doca_rdma *r, const union name *name)
+{
+	return socket(name->any.sa_family,
+		      (is_tcp(r) ? SOCK_STREAM : SOCK_SEQPACKET) | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+}
+
+/* Anybody can use the name of a Unix socket. Who may use an adapter is the network's matter. */
+static bool is_own(const struct doca_rdma *r, int fd)
 {
 	struct ucred peer;
 	socklen_t n = sizeof peer;
-	return !getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &n) && peer.uid == geteuid();
+	return is_tcp(r) ||
+	       (!getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &n) && peer.uid == geteuid());
 }
 
 static bool say(const struct doca_rdma_connection *c, enum packet_kind kind)
@@ -144,9 +197,9 @@ static bool say(const struct doca_rdma_connection *c, enum packet_kind kind)
 	return send(c->fd, &p, sizeof p, MSG_DONTWAIT | MSG_NOSIGNAL) == sizeof p;
 }
 
-static bool watch(struct doca_rdma *r, int fd, void *object)
+static bool watch(struct doca_rdma *r, int fd, void *object, uint32_t events)
 {
-	struct epoll_event e = {.events = EPOLLIN, .data.ptr = object};
+	struct epoll_event e = {.events = events, .data.ptr = object};
 	if (r->sockets < 0)
 		r->sockets = epoll_create1(EPOLL_CLOEXEC);
 	return r->sockets >= 0 && !epoll_ctl(r->sockets, EPOLL_CTL_ADD, fd, &e);
@@ -180,43 +233,62 @@ static void fail(struct doca_rdma_connection *c, const char *why)
 
 /* ---- the client ---- */
 
-static uint64_t now_ns(void)
+/* Lets the connection call again, unless it is too late. */
+static const char *not_yet(struct doca_rdma_connection *c)
 {
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+	rdma_hang_up(c);
+	c->again_ns = is_tcp(c->rdma) ? now_ns() + AGAIN_NS : 0;
+	return now_ns() < c->call_until_ns ? NULL : "nobody listens to the port";
 }
 
 /* Returns why the connection fails; NULL also if nobody listens yet: then it has no socket. */
 static const char *call(struct doca_rdma_connection *c)
 {
-	struct sockaddr_un name;
-	const socklen_t n = name_of(c->addr->port, &name);
-	c->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (c->fd >= 0 && !connect(c->fd, (struct sockaddr *)&name, n) && is_own(c->fd))
-		return watch(c->rdma, c->fd, c) && say(c, PACKET_REQUEST)
+	union name name;
+	const socklen_t n = peer_name(c->rdma, c->addr, &name);
+	c->fd = open_socket(c->rdma, &name);
+	const int rc = c->fd < 0 ? -1 : connect(c->fd, &name.any, n);
+	c->asked = !rc;
+	if (c->fd >= 0 && rc && errno == EINPROGRESS)
+		return watch(c->rdma, c->fd, c, EPOLLOUT) ? NULL : "no connection to the server";
+	if (!rc && is_own(c->rdma, c->fd))
+		return watch(c->rdma, c->fd, c, EPOLLIN) && say(c, PACKET_REQUEST)
 			       ? NULL
 			       : "no connection to the server";
-	rdma_hang_up(c);
-	return now_ns() < c->call_until_ns ? NULL : "nobody listens to the port";
+	return not_yet(c);
+}
+
+/* The end of a call that was in progress. */
+static const char *ask(struct doca_rdma_connection *c)
+{
+	struct epoll_event e = {.events = EPOLLIN, .data.ptr = c};
+	int error;
+	socklen_t n = sizeof error;
+	if (getsockopt(c->fd, SOL_SOCKET, SO_ERROR, &error, &n) || error)
+		return not_yet(c);
+	c->asked = true;
+	return !epoll_ctl(c->rdma->sockets, EPOLL_CTL_MOD, c->fd, &e) && say(c, PACKET_REQUEST)
+		       ? NULL
+		       : "no connection to the server";
+}
+
+/* What a connection that calls does when there is no event. */
+static const char *look_after(struct doca_rdma_connection *c)
+{
+	const uint64_t now = now_ns();
+	if (c->fd < 0)
+		return now < c->again_ns ? NULL : call(c);
+	return c->asked || now < c->call_until_ns ? NULL : "the server's machine does not answer";
 }
 
 /* Calls the servers that did not listen yet. */
 static void call_again(struct doca_rdma *r)
 {
 	for (struct doca_rdma_connection *c = r->connections; c; c = c->next) {
-		const char *why = c->state == CONNECTION_CALLING && c->fd < 0 ? call(c) : NULL;
+		const char *why = c->state == CONNECTION_CALLING ? look_after(c) : NULL;
 		if (why)
 			fail(c, why);
 	}
-}
-
-static doca_error_t check_way(const struct doca_rdma *r, const char *func)
-{
-	if (!dev_is_adapter(r->ctx.dev))
-		return DOCA_SUCCESS;
-	return REFUSE_FOR(func, DOCA_ERROR_NOT_SUPPORTED, "%s connects by the bytes of doca_rdma_export() only",
-			  r->ctx.dev->info.f.ibdev);
 }
 
 static doca_error_t connect_to(struct doca_rdma *r, const struct doca_rdma_addr *a, union doca_data data)
@@ -229,9 +301,9 @@ static doca_error_t connect_to(struct doca_rdma *r, const struct doca_rdma_addr 
 	if (a->type == DOCA_RDMA_ADDR_TYPE_GID)
 		memcpy(c->peer_gid, &a->ip6.sin6_addr, sizeof c->peer_gid);
 	c->addr = copy_of(a);
-	c->call_until_ns = now_ns() + CALL_NS;
+	c->call_until_ns = now_ns() + (is_tcp(r) ? TCP_NS : CALL_NS);
 	const char *why = !c->addr	 ? "no memory for its address"
-			  : !is_local(a) ? "the address is of another machine"
+			  : !is_tcp(r) && !is_local(a) ? "the address is of another machine"
 					 : call(c);
 	if (why)
 		fail(c, why);
@@ -244,7 +316,6 @@ doca_error_t doca_rdma_connect_to_addr(struct doca_rdma *rdma, struct doca_rdma_
 {
 	CHECK_OBJECT(rdma, OBJECT_RDMA, "an RDMA context");
 	CHECK_OBJECT(addr, OBJECT_RDMA_ADDR, "an RDMA address");
-	TRY(check_way(rdma, __func__));
 	if (!rdma->ctx.pe)
 		return REFUSE(DOCA_ERROR_BAD_STATE, "the context has no progress engine");
 	RETURN_INSIDE(rdma->ctx.pe, connect_to(rdma, addr, connection_user_data));
@@ -269,11 +340,12 @@ static bool answered(struct doca_rdma_connection *c, const struct packet *p)
 
 static doca_error_t open_port(struct doca_rdma *r, struct rdma_listener *l)
 {
-	struct sockaddr_un name;
-	const socklen_t n = name_of(l->port, &name);
-	l->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (l->fd >= 0 && !bind(l->fd, (struct sockaddr *)&name, n) && !listen(l->fd, BACKLOG) &&
-	    watch(r, l->fd, l))
+	union name name;
+	const socklen_t n = own_name(r, l->port, &name);
+	const int one = 1;
+	l->fd = open_socket(r, &name);
+	if (l->fd >= 0 && !setsockopt(l->fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) &&
+	    !bind(l->fd, &name.any, n) && !listen(l->fd, BACKLOG) && watch(r, l->fd, l, EPOLLIN))
 		return DOCA_SUCCESS;
 	return errno == EADDRINUSE
 		       ? REFUSE(DOCA_ERROR_IN_USE, "a context already listens to port %u", l->port)
@@ -325,7 +397,6 @@ static doca_error_t with_port(struct doca_rdma *rdma, uint16_t port,
 			      doca_error_t (*what)(struct doca_rdma *, uint16_t))
 {
 	CHECK_OBJECT(rdma, OBJECT_RDMA, "an RDMA context");
-	TRY(check_way(rdma, "doca_rdma_start_listen_to_port"));
 	RETURN_INSIDE(rdma->ctx.pe, what(rdma, port));
 }
 
@@ -358,7 +429,7 @@ static void take_call(struct doca_rdma *r, struct rdma_listener *l)
 	if (fd < 0)
 		return;
 	end_silent(r);
-	if (!is_own(fd) || rdma_connection_new(r, "doca_pe_progress", &c) || !watch(r, fd, c)) {
+	if (!is_own(r, fd) || rdma_connection_new(r, "doca_pe_progress", &c) || !watch(r, fd, c, EPOLLIN)) {
 		close(fd);
 		if (c)
 			rdma_connection_free(c);
@@ -464,9 +535,19 @@ static bool hung_up(struct doca_rdma_connection *c)
 static bool hear(struct doca_rdma_connection *c)
 {
 	struct packet p;
-	const ssize_t n = recv(c->fd, &p, sizeof p, MSG_DONTWAIT);
+	if (c->state == CONNECTION_CALLING && !c->asked) {
+		const char *why = ask(c);
+		if (why)
+			fail(c, why);
+		return false;
+	}
+	ssize_t n = recv(c->fd, &p, sizeof p, MSG_DONTWAIT | MSG_PEEK);
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return false;
+	if (is_tcp(c->rdma) && n > 0 && (size_t)n < sizeof p)
+		return false; /* the rest is on its way */
+	if (n > 0)
+		n = recv(c->fd, &p, sizeof p, MSG_DONTWAIT);
 	if (n != sizeof p || rdma_blob_parse(&p.blob, sizeof p.blob, &p.blob))
 		return hung_up(c);
 	if (c->state == CONNECTION_CALLED)

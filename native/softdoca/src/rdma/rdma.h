@@ -136,7 +136,8 @@ struct doca_rdma_connection {
 	uint8_t peer_gid[16];
 	int fd; /* of a connection by address; -1: none */
 	struct doca_rdma_addr *addr; /* likewise; NULL: none */
-	uint64_t call_until_ns;	     /* while nobody listens */
+	uint64_t call_until_ns, again_ns; /* while nobody listens; the next call */
+	bool asked; /* the request was sent */
 	struct rdma_blob peer; /* of one that is requested */
 	struct rdma_ring send, receive;
 	/* Over the software NIC. */
