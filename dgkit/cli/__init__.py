@@ -7,8 +7,7 @@ options.py      parsers and options that several commands share
 place_option.py `--on`, and the choice of a provider that reaches that memory
 demo.py, info.py, doctor.py, serve.py, lab.py, bench.py, keys.py, testbed.py, softdoca.py,
 teach.py        one command each, imported when it is called
-demo_run.py, demo_source.py, demo_target.py, demo_view.py
-                parts of demo: the steps, the source file, the bytes of regions, the output
+demo_run.py     steps of demo, its source file, and the bytes of its regions
 info_gpu.py, info_doca.py
                 parts of info: GPUs, DOCA and softdoca
 sweep.py, tables.py

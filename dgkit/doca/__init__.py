@@ -14,8 +14,7 @@
 
 Modules:
     device: Devices and representors.
-    mmap: Memory maps.
-    memory_span: The memory of a map.
+    mmap: Memory maps, and the memory of a map.
     buf: Buffers and their inventory.
     dma: DMA contexts, their tasks, and progress engines.
     handle: Base of these objects: lifetimes, locking, HTML cards.

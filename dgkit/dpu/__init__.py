@@ -6,7 +6,6 @@ region_ref.py   reference to a region: the DPU's own, or an imported one
 job.py          transfers, copies and digests, cut into chunks by one loop
 job_worker.py   thread that runs the jobs of a session
 copier.py       slots of jobs; queues and bounce memory of one thread, and its small copies
-benchmark.py    latency and bandwidth measurements
-baseline.py     the machine's floor, reported with each measurement
+benchmark.py    latency and bandwidth measurements, each with the machine's floor
 sampler.py      periodic blocks of latency samples
 """

@@ -5,8 +5,7 @@ grammar      parser of a line: commands, options, help
 tokenizer    tokens of a line
 arguments    regions, numbers and bytes that a line refers to
 completer    tab completion
-display      results: bytes read, open sessions, help
-progress     progress bar
+display      results: bytes read, open sessions, help; progress bar
 tcp_nodelay  server extension: TCP_NODELAY on kernel websockets
 lab_server   JupyterLab as a child process of `dgkit lab`
 """

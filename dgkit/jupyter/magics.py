@@ -13,9 +13,8 @@ from ..errors import DgkitError
 from ..report import GPU_INITIATED
 from ..session import SessionRegion
 from . import arguments, completer
-from .display import BytesRead, Help, Overview
+from .display import BytesRead, Help, Overview, ProgressBar
 from .grammar import Call, LineError, help_text, parse
-from .progress import ProgressBar
 
 _NAME = "dma"
 _LATENCY_SIZE = 64  # default, bytes

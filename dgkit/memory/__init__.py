@@ -5,21 +5,18 @@ Modules:
     shape: Shapes and dtypes without NumPy.
     wrap: `dgkit.wrap`, and a user's host memory.
     host: Host memory (sealed memfd).
-    pinned: Host memory that GPUs can access.
     bar: Memory of a testbed's host guest in the PCI BAR of its DPU guest.
     meminfo: Memory available on this machine.
-    gpu: GPU memory allocated by dgkit.
+    gpu: GPU memory allocated by dgkit, and host memory that GPUs can access.
     wrap_gpu: A user's GPU memory.
     gpu_base: Base of all GPU memory.
     vmm: CUDA virtual memory that other processes can import.
     cuda_pointer: Allocation that a GPU address belongs to, and how to share it.
     dmabuf: dma-buf of GPU memory, or its address for nvidia-peermem.
-    cpu_mapping: GPU memory mapped for the CPU.
-    gdrcopy: GDRCopy's library.
+    cpu_mapping: GPU memory mapped for the CPU, and GDRCopy's library.
     gpu_info: GPUs of this process and their capabilities.
     gpu_load: Load of each GPU of this machine.
-    cuda: Calls to the CUDA driver; the only module that makes any.
-    cuda_errors: CUDA result codes as exceptions.
+    cuda: Calls to the CUDA driver; the only module that makes any. Result codes as exceptions.
 
 The modules for GPU memory are loaded on first use.
 """

@@ -89,7 +89,7 @@ def _make(
     if kind == "gpu":
         return _on_gpu(shape, dtype, gpu, **options)
     if kind == "pinned":
-        from .pinned import PinnedMemory
+        from .gpu import PinnedMemory
 
         return PinnedMemory(shape, dtype, **options)
     if kind == "bar":

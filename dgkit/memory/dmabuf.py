@@ -16,7 +16,7 @@ from ..errors import ClosedError, ExportError
 from ..files import Fd
 from ..types import GpuSpan
 from . import cuda
-from .cuda_errors import is_lost
+from .cuda import is_lost
 
 _PEERMEM = Path("/sys/module/nvidia_peermem")
 _ALLOCATE = "allocate it by dgkit.empty(on='gpu')"

@@ -1,8 +1,7 @@
 """Sessions: a host and a DPU, one of which is usually this process.
 
-connect.py          connect(): reach an agent, or start a software DPU
+connect.py          connect(): reach an agent, or start a software DPU; keys and Hello
 spawn.py            the software DPU as a second process
-handshake.py        keys and Hello
 session.py          Session, the public interface
 sides.py            the two sides, as connect() found them
 lifecycle.py        end of a session: close(), fork, exit of the process
@@ -20,8 +19,7 @@ transfer.py         SessionTransfer and TransferReport
 remote_transfer.py  job whose chunks are moved by requests to an agent
 two_agents.py       backend where both sides are agents
 staging.py          memory that carries data between this process and the DPU
-measure.py          latency and bandwidth reports
-scratch.py          memory to which measurements write instead of a region
+measure.py          latency and bandwidth reports; memory to write to instead of a region
 monitor.py          continuous latency monitoring
 sample_source.py    where a monitor's samples come from
 gpu_queue.py        queue that kernels of this process post to

@@ -1,16 +1,24 @@
-"""connect(): open a session."""
+"""connect(): open a session with keys and Hello, if the other side is reachable."""
 
 from __future__ import annotations
 
 import contextlib
+import errno
+import os
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ..errors import Unsupported
+from .._version import __version__
+from ..errors import PeerRefused, PeerTimeout, Unsupported
 from ..files import check_descriptors
 from ..types import DOCA, OWN_EXPORT
+from ..wire import keys as keyring
+from ..wire.address import Address
+from ..wire.connection import Connection
+from ..wire.host_id import boot_id, host_name
+from ..wire.messages import VERSION, Hello
 from . import argument_checks
 
 if TYPE_CHECKING:
@@ -20,6 +28,85 @@ if TYPE_CHECKING:
     from .backend import Backend
     from .session import Session
     from .spawn import SoftwareDpu
+
+
+def identity(where: Address, keys: str | None) -> tuple[str, str] | None:
+    """Return this side's key pair for tcp, as (public, secret); None for ipc.
+
+    Raises:
+        PeerRefused: There is no such key pair, or the address has no key.
+    """
+    if not where.tcp:
+        return None
+    if not where.key:
+        raise PeerRefused(
+            f"{where} has no key: tcp needs the agent's public key in the address "
+            "(tcp://HOST:PORT?key=KEY, as `dgkit serve` prints it)"
+        )
+    pair = keyring.load(keys or "default")
+    return pair.public, pair.secret
+
+
+def greet(link: Connection, timeout: float) -> Any:
+    """Send Hello and return the agent's Welcome.
+
+    Raises:
+        PeerTimeout: The agent did not answer within `timeout` seconds.
+    """
+    try:
+        welcome = link.ask(
+            Hello, VERSION, os.getpid(), boot_id(), host_name(), __version__, timeout=timeout
+        )
+    except PeerTimeout:
+        if link.liveness.connected:
+            raise
+        raise PeerTimeout(f"no ZeroMQ peer answered at {link.address} within {timeout} s") from None
+    link.pump()  # whose socket it is, which the reply may have overtaken
+    link.check()
+    link.start_at(welcome.first_id)
+    link.timeout = timeout
+    if welcome.boot == boot_id():
+        link.liveness.pid = welcome.pid
+    return welcome
+
+
+def check_reach(welcome: Any, mover: str, boot: str) -> None:
+    """Check that the provider which moves the bytes reaches the agent's machine.
+
+    Args:
+        welcome: The agent's Welcome.
+        mover: The provider that moves the bytes.
+        boot: Boot id of the machine at the other end.
+
+    Raises:
+        Unsupported: The provider does not reach it.
+    """
+    if welcome.boot == boot:
+        return
+    other = ""
+    if welcome.role == "host":
+        other = ", or let a DPU's agent move the bytes: connect(DPU_ADDRESS, host=ADDRESS)"
+    if mover in ("soft", "fault", "cuda", "softdoca"):
+        raise Unsupported(
+            errno.EXDEV,
+            f"the agent runs on another machine ({welcome.machine}) and provider {mover!r} reaches "
+            f"only memory of the same machine; use 'verbs' or 'doca'{other}",
+        )
+    if mover in DOCA and welcome.provider not in DOCA:
+        raise Unsupported(
+            errno.EXDEV,
+            f"the agent on {welcome.machine} exports its memory by {welcome.provider!r}; across "
+            f"machines DOCA reaches only what DOCA exports: start it by "
+            f"`dgkit serve --role host --provider {mover}`",
+        )
+    if mover == "verbs" and welcome.provider != "verbs":
+        raise Unsupported(
+            errno.EXDEV,
+            f"the agent on {welcome.machine} exports its memory by {welcome.provider!r}; 'verbs' "
+            "reaches only what 'verbs' exports: start it by "
+            "`dgkit serve --role host --provider verbs`",
+        )
+
 
 _TIMEOUT_S = 5.0
 _STARTS = 4  # a request may take as long as this number of starts of a software DPU
@@ -114,7 +201,6 @@ def inspect(
     from ..wire.address import parse
     from ..wire.connection import Connection
     from ..wire.messages import Stats
-    from .handshake import greet, identity
 
     where = parse(address)
     with contextlib.closing(Connection(where, identity(where, keys))) as link:
@@ -164,7 +250,6 @@ def _open(
     from ..wire.address import parse
     from ..wire.connection import Connection
     from .describe import local_info
-    from .handshake import greet, identity
     from .session import Session
     from .sides import Sides
 
@@ -192,7 +277,6 @@ def _why_no_dma(welcome: Welcome, mover: str) -> Unsupported | None:
         Unsupported: The agent is a DPU's, which moves the bytes, and is out of reach.
     """
     from ..wire.host_id import boot_id
-    from .handshake import check_reach
 
     try:
         check_reach(welcome, mover, boot_id())
@@ -207,7 +291,6 @@ def _open_two(dpu_address: str, host_address: str, keys: str | None, timeout: fl
     """Open a session whose two sides are agents."""
     from ..dma import Device
     from .describe import agent_info
-    from .handshake import check_reach
     from .session import Session
     from .sides import Sides
     from .two_agents import TwoAgents
@@ -231,7 +314,6 @@ def _greeted(
     """Return a connection to an agent of the given role, closed by `undo`, and its Welcome."""
     from ..wire.address import parse
     from ..wire.connection import Connection
-    from .handshake import greet, identity
 
     where = parse(address)
     link = Connection(where, identity(where, keys))

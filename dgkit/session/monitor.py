@@ -14,16 +14,14 @@ from ..unique import Unique
 from ..wire.messages import EVERY_S, MONITOR_SAMPLES, MONITORS
 from ..wire.telemetry import Sampled as Sampled
 from . import argument_checks
-from .measure import describe_sides, spinning
-from .scratch import scratch_for
+from .measure import describe_sides, scratch_for, spinning
 
 if TYPE_CHECKING:
     from ..live_set import LiveSet
     from ..report import Machine
-    from .measure import Measured
+    from .measure import Measured, Scratch
     from .region_factory import RegionFactory
     from .sample_source import SampleSource
-    from .scratch import Scratch
     from .sides import Sides
 
 

@@ -17,7 +17,6 @@ listener.py       the agent's end: a ROUTER socket that tracks its clients
 wakeup.py         thread that wakes the agent's loop for events other than requests
 reply_checks.py   kind of each reply, and its texts without control characters
 connection.py     the client's end: requests, and replies matched to them by number
-client_socket.py  the client's ZeroMQ sockets
-subscriptions.py  a connection's telemetry subscriptions and monitor-end callbacks
+client_socket.py  the client's ZeroMQ sockets, telemetry subscriptions and monitor-end callbacks
 subscriber.py     one telemetry subscription
 """

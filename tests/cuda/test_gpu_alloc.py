@@ -12,7 +12,7 @@ pytestmark = pytest.mark.usefixtures("fake_cuda")
 @pytest.fixture
 def no_gdrcopy(monkeypatch, tmp_path):
     monkeypatch.setenv("GDRCOPY_PATH_L", str(tmp_path))
-    monkeypatch.setattr("dgkit.memory.gdrcopy._NAMES", ("libgdrapi-not-here.so",))
+    monkeypatch.setattr("dgkit.memory.cpu_mapping._NAMES", ("libgdrapi-not-here.so",))
 
 
 def test_memory_of_the_gpu_alone_has_no_view_for_the_cpu():

@@ -34,7 +34,7 @@ def array():
 @pytest.fixture
 def no_gdrcopy(monkeypatch, tmp_path):
     monkeypatch.setenv("GDRCOPY_PATH_L", str(tmp_path))
-    monkeypatch.setattr("dgkit.memory.gdrcopy._NAMES", ("libgdrapi-not-here.so",))
+    monkeypatch.setattr("dgkit.memory.cpu_mapping._NAMES", ("libgdrapi-not-here.so",))
 
 
 def test_the_cpu_reaches_the_bytes_where_the_driver_maps_a_dma_buf(fake_cuda, no_gdrcopy):

@@ -14,7 +14,7 @@ from dgkit import errors
 from dgkit.cli import exit_codes
 from dgkit.dma import _ffi
 from dgkit.doctor.registry import checks
-from dgkit.memory import cuda_errors
+from dgkit.memory import cuda
 from dgkit.widgets.base.error_text import hint_for
 from dgkit.wire import messages
 from dgkit.wire.error_codec import to_exception, to_wire
@@ -25,7 +25,7 @@ MAX_ERRNO = 4095  # of Linux
 KINDS = {"DeviceUnavailable": errors.DeviceUnavailable, "ExportError": errors.ExportError}
 EXPLAINED = sorted(KINDS.values(), key=str)
 # Where the check is worked out: the tests below hold what comes of it.
-TABLES = {"memory/cuda_errors.py", "memory/dmabuf.py", "dma/_ffi.py", "wire/error_codec.py"}
+TABLES = {"memory/cuda.py", "memory/dmabuf.py", "dma/_ffi.py", "wire/error_codec.py"}
 
 KNOWN = {one.name for one in checks()}
 
@@ -94,13 +94,13 @@ def test_a_reason_is_of_the_errno_that_was_returned():
 
 
 def test_each_result_of_cuda_that_makes_a_gpu_unusable_names_a_check():
-    for code in cuda_errors._UNAVAILABLE:
-        check = cuda_errors.error_of("cuInit", code, "CUDA_ERROR").check
-        assert check in KNOWN if code not in cuda_errors._OWN else check == "", code
+    for code in cuda._UNAVAILABLE:
+        check = cuda.error_of("cuInit", code, "CUDA_ERROR").check
+        assert check in KNOWN if code not in cuda._OWN else check == "", code
 
 
 def test_a_lost_context_is_explained_by_no_check():
-    assert {cuda_errors.check_of(code) for code in cuda_errors._LOSSES} == {""}
+    assert {cuda.check_of(code) for code in cuda._LOSSES} == {""}
 
 
 def test_each_check_that_a_refused_dma_buf_names_is_there():

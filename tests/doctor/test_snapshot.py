@@ -22,8 +22,7 @@ from dgkit.doctor.collect.snapshot import RecordedReader, Snapshot, load
 from dgkit.doctor.facts.nvidia_proc import read_modules
 from dgkit.doctor.facts.nvidia_smi import read_smi
 from dgkit.doctor.machine import Machine
-from dgkit.doctor.record import record
-from dgkit.doctor.redact.filter import filter_reading
+from dgkit.doctor.record import filter_reading, record
 from dgkit.doctor.runner import live_machine
 
 TELLING = ["text /proc/cmdline", "text /proc/cpuinfo", "text /proc/1/cgroup", "names /dev"]

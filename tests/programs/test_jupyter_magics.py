@@ -11,7 +11,7 @@ from IPython.utils.capture import capture_output
 from traitlets.config import Config
 
 import dgkit
-from dgkit.jupyter import display, progress
+from dgkit.jupyter import display
 from dgkit.jupyter.display import BytesRead
 
 
@@ -245,10 +245,10 @@ def test_loading_again_and_unloading_leave_nothing_behind(ip):
 
 
 def test_on_a_terminal_the_bar_is_a_line_that_goes(ip, capsys, monkeypatch):
-    monkeypatch.setattr(progress, "_DELAY_S", 0.0)
-    monkeypatch.setattr(progress, "_STEP_S", 0.0)
+    monkeypatch.setattr(display, "_DELAY_S", 0.0)
+    monkeypatch.setattr(display, "_STEP_S", 0.0)
     monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
-    with progress.ProgressBar(ip, "read grid, bytes") as bar:
+    with display.ProgressBar(ip, "read grid, bytes") as bar:
         bar(1, 4)
         bar(4, 4)
     err = capsys.readouterr().err

@@ -12,10 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from dgkit.cli import demo_run, demo_source, options, sweep, tables
-from dgkit.cli.demo_run import Moved, Step
-from dgkit.cli.demo_target import GpuTarget, HostTarget
-from dgkit.cli.demo_view import show_moved
+from dgkit.cli import demo_run, options, sweep, tables
+from dgkit.cli.demo import show_moved
+from dgkit.cli.demo_run import GpuTarget, HostTarget, Moved, Step
 from dgkit.html_cards import hex_lines
 from dgkit.memory.meminfo import available_bytes
 from dgkit.report import BandwidthReport, Histogram, LatencyReport, Machine
@@ -79,7 +78,7 @@ def nothing(done, total):
 def test_a_file_is_read_whole(tmp_path):
     path = tmp_path / "file"
     path.write_bytes(os.urandom(5 << 20))
-    found = demo_source.Source(path)
+    found = demo_run.Source(path)
     target = bytearray(found.size)
     seen = []
     found.read_into(HostTarget(memoryview(target)), lambda done, total: seen.append((done, total)))
@@ -112,7 +111,7 @@ def test_a_gpu_s_array_is_filled_and_read_piece_by_piece(tmp_path, size):
     path.write_bytes(os.urandom(size))
     array = Array(np.zeros(size, "u1"))
     there = GpuTarget(array)
-    demo_source.Source(path).read_into(there, nothing)
+    demo_run.Source(path).read_into(there, nothing)
     assert array.data.tobytes() == path.read_bytes()
     assert demo_run._sha256(there, nothing) == hashlib.sha256(path.read_bytes()).hexdigest()
     there.put(0, b"x")
@@ -120,9 +119,9 @@ def test_a_gpu_s_array_is_filled_and_read_piece_by_piece(tmp_path, size):
 
 
 def test_without_a_file_the_bytes_are_made_up_and_the_same_each_time():
-    first, second = (bytearray(demo_source.Source(None).size) for _ in range(2))
-    demo_source.Source(None).read_into(HostTarget(memoryview(first)), nothing)
-    demo_source.Source(None).read_into(HostTarget(memoryview(second)), nothing)
+    first, second = (bytearray(demo_run.Source(None).size) for _ in range(2))
+    demo_run.Source(None).read_into(HostTarget(memoryview(first)), nothing)
+    demo_run.Source(None).read_into(HostTarget(memoryview(second)), nothing)
     assert len(first) == 16 << 20
     assert first == second
     assert first.startswith(b"dgkit demo")
@@ -132,7 +131,7 @@ def test_without_a_file_the_bytes_are_made_up_and_the_same_each_time():
 def test_a_file_that_becomes_shorter_is_an_error(tmp_path):
     path = tmp_path / "file"
     path.write_bytes(b"x" * 100)
-    found = demo_source.Source(path)
+    found = demo_run.Source(path)
     path.write_bytes(b"x" * 50)
     with pytest.raises(OSError, match="became shorter"):
         found.read_into(HostTarget(memoryview(bytearray(100))), nothing)
@@ -141,20 +140,20 @@ def test_a_file_that_becomes_shorter_is_an_error(tmp_path):
 def test_an_empty_file_says_that_there_is_nothing_to_move(tmp_path):
     (tmp_path / "empty").touch()
     with pytest.raises(click.UsageError, match="is empty"):
-        demo_source.Source(tmp_path / "empty")
+        demo_run.Source(tmp_path / "empty")
 
 
 def test_a_file_that_tells_no_size_is_read_all_the_same():
-    found = demo_source.Source(Path("/proc/version"))
+    found = demo_run.Source(Path("/proc/version"))
     target = bytearray(found.size)
     found.read_into(HostTarget(memoryview(target)), nothing)
     assert target == Path("/proc/version").read_bytes()
 
 
 def test_a_file_that_tells_no_size_and_has_no_end_in_sight_is_refused(monkeypatch):
-    monkeypatch.setattr(demo_source, "_DEFAULT_SIZE", 8)
+    monkeypatch.setattr(demo_run, "_DEFAULT_SIZE", 8)
     with pytest.raises(click.UsageError, match="reports size 0 but has more than 8 B"):
-        demo_source.Source(Path("/proc/version"))
+        demo_run.Source(Path("/proc/version"))
 
 
 def test_no_time_and_no_rate_is_written_as_zero(capsys):
@@ -172,9 +171,9 @@ def test_no_time_and_no_rate_is_written_as_zero(capsys):
 
 def test_a_pipe_or_a_device_is_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "pipe")
-    for path in (tmp_path / "pipe", demo_source.Path("/dev/zero")):
+    for path in (tmp_path / "pipe", demo_run.Path("/dev/zero")):
         with pytest.raises(click.UsageError, match="not a regular file"):
-            demo_source.Source(path)
+            demo_run.Source(path)
 
 
 def test_a_file_larger_than_memory_is_refused_with_the_limit(tmp_path):
@@ -182,7 +181,7 @@ def test_a_file_larger_than_memory_is_refused_with_the_limit(tmp_path):
     with path.open("wb") as file:
         file.truncate(available_bytes() + (1 << 30))
     with pytest.raises(click.UsageError, match=r"the limit is [\d.]+ [GM]iB"):
-        demo_source.Source(path)
+        demo_run.Source(path)
 
 
 @given(st.binary(min_size=1, max_size=100), st.integers(0, 2**31))

@@ -6,7 +6,7 @@ from contextlib import nullcontext
 import pytest
 
 from dgkit.dma import measure
-from dgkit.dpu.baseline import Baseline
+from dgkit.dpu.benchmark import Baseline
 from dgkit.dpu.values import LatencyTask, RateTask
 from dgkit.errors import Unsupported
 

@@ -7,8 +7,7 @@ from pathlib import Path
 import click
 import pytest
 
-from dgkit.cli.demo_source import Source
-from dgkit.cli.demo_target import HostTarget
+from dgkit.cli.demo_run import HostTarget, Source
 from dgkit.cli.json_file import output_file, write_document
 from dgkit.doca_trace import functions
 from dgkit.doca_trace.trace_file import read_trace

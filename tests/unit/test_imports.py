@@ -87,7 +87,6 @@ SAME_NAME = {
     "errors": "exception classes: of dgkit and of DOCA",
     "fleet": "fleets, and the command for them",
     "gpu_queue": "queues that kernels post to: of a device and of a session",
-    "handshake": "the two ends of one handshake",
     "nccl": "NCCL's plugin, and the command for it",
     "kernel": "the Linux kernel: facts about it, and that of a guest",
     "keys": "CURVE keys, and the command for them",
@@ -104,7 +103,7 @@ SAME_NAME = {
     "transfer": "transfers: of a queue, of a session, and the panel for them",
 }
 # A family of the doctor's checks, its facts, and the module whose subject they examine.
-for subject in ("bluefield", "cuda", "dmabuf", "doca", "firmware", "gdrcopy"):
+for subject in ("bluefield", "cuda", "dmabuf", "doca", "firmware"):
     SAME_NAME[subject] = "checks, their facts, and what they examine"
 for subject in ("imex", "link", "peermem", "rdma", "topology", "virtual"):
     SAME_NAME[subject] = "checks and their facts"
@@ -120,7 +119,7 @@ ONLY = {
         "doctor/collect/probes.py",
         "doctor/experiments/program.py",
         "memory/cuda.py",
-        "memory/gdrcopy.py",
+        "memory/cpu_mapping.py",
         "memory/wrap_gpu.py",
         "teach/landlock.py",  # system calls that libc does not have
         "teach/watchdog.py",  # prctl(2)

@@ -29,7 +29,7 @@ from dgkit.errors import (
 from dgkit.wire import keys
 from dgkit.wire import messages as m
 from dgkit.wire.address import parse
-from dgkit.wire.subscriptions import Subscriptions
+from dgkit.wire.client_socket import Subscriptions
 from dgkit.wire.telemetry import SUBSCRIBED, Subscription, decode_sampled
 
 MIB = 1 << 20
@@ -492,7 +492,7 @@ def test_in_a_forked_child_it_is_the_parents(session, region):
 
 def test_a_feed_that_nobody_answers_says_that_the_port_must_be_open(mine, monkeypatch):
     dead = "ipc:///nowhere/dgkit-no-such-socket"
-    monkeypatch.setattr("dgkit.wire.subscriptions.Subscriptions._resolve", lambda *_: parse(dead))
+    monkeypatch.setattr("dgkit.wire.client_socket.Subscriptions._resolve", lambda *_: parse(dead))
     mine.timeout = 0.2
     with mine.empty(64) as region, pytest.raises(PeerTimeout, match="let a firewall or a tu"):
         mine.monitor(region)

@@ -4,8 +4,14 @@ import numpy as np
 import pytest
 
 from dgkit.widgets.base import namespace
-from dgkit.widgets.transfer.payload import MAX_PAYLOAD, from_form, from_python, parse_hex
-from dgkit.widgets.transfer.uploads import MAX_FILE, Uploads
+from dgkit.widgets.transfer.payload import (
+    MAX_FILE,
+    MAX_PAYLOAD,
+    Uploads,
+    from_form,
+    from_python,
+    parse_hex,
+)
 
 
 def data_of(payload):

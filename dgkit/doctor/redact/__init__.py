@@ -1,6 +1,5 @@
 """Redaction of recordings, so that a snapshot can be shared.
 
-- `filter`: removes data that no check uses.
 - `redactor`: replaces text that identifies a machine or a person by pseudonyms.
 - `patterns`: the regular expressions that find such text.
 - `pseudonym`: pseudonyms in the format of the original, equal for all occurrences of a value.

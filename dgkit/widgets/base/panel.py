@@ -28,13 +28,13 @@ import traitlets
 from ... import cell_lifetime
 from ...errors import ClosedError, DgkitError
 from ...html_cards import provider_label
-from . import container_output, scheduler
+from . import scheduler
 from .aio import Later
 from .background import in_background
 from .error_text import explain
 from .esm import link
 from .page_message import check_fields, check_json, check_traits, reply_id
-from .static_output import Pictured, StaticOutput
+from .static_output import Pictured, StaticOutput, note_displayed, picture_containers
 from .traits import State, as_stored
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ class Panel(anywidget.AnyWidget, Pictured):
         super().__init__(_esm=module, _css=style)
         self._widget_attributes = frozenset(vars(self)) - own - _OWN_ATTRIBUTES
         self.on_msg(self._received)
-        container_output.install()
+        picture_containers()
         cell_lifetime.register(self, self.close, shared=self.shared)
 
     if not TYPE_CHECKING:
@@ -337,7 +337,7 @@ class Panel(anywidget.AnyWidget, Pictured):
         bundle = self._repr_mimebundle_()
         data, *rest = bundle if isinstance(bundle, tuple) else (bundle,)
         publish_display_data(data, rest[0] if rest else None)
-        container_output.note_displayed(self)
+        note_displayed(self)
         if not self.closed:
             self._static.publish()
 

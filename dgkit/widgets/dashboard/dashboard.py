@@ -28,8 +28,7 @@ from ..base.panel import Panel, handler, next_snapshot
 from ..base.session_model import SessionModel, regions_trait, selected_trait
 from ..base.traits import State
 from .gauges import Gauges
-from .panels import Panels, close_all, create_panels, sides_state
-from .sample_run import SampleRun
+from .sample_run import Panels, SampleRun, close_all, create_panels, sides_state
 
 if TYPE_CHECKING:
     from ...session import Session

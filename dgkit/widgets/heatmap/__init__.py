@@ -1,7 +1,6 @@
 """Live heat map of a sweep over many pairs.
 
-heatmap             HeatMap: follows a sweep, and sends its cells to the views
-cell_figure         the cells as a Bokeh figure
+heatmap             HeatMap: follows a sweep, and sends its cells to the views, as a Bokeh figure
 """
 
 from .heatmap import HeatMap

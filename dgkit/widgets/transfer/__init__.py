@@ -2,8 +2,7 @@
 
 `transfer`: the panel.
 `request`: a validated request, and its limits.
-`payload`: the data that a write sends.
-`uploads`: files received from the browser in chunks.
+`payload`: the data that a write sends, and files received from the browser in chunks.
 `request_runner`: running requests one after the other.
 `completions`: records and statistics of finished transfers.
 `timeline`: the listed transfers on one time axis.
