@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from ..doctor.experiments.perform import Result
     from ..doctor.experiments.plan import Experiment
     from ..doctor.format.terminal import Line
-    from ..doctor.symptoms import Explanations
 
 _STYLES = {
     "fail": "bold red",
@@ -302,7 +301,7 @@ def _print_page(page: Callable[..., Iterable[Line]], *of: object, **options: obj
 def _compare(options: _Options, first: str, second: str) -> int:
     """Compare two recordings; 0 if no verdict differs, else 1."""
     from ..doctor.api import compared
-    from ..doctor.format.differences import comparison_page
+    from ..doctor.format.pages import comparison_page
 
     with _usage(first, second):
         found = compared(first, second, options.goal.lower(), size=options.exported)
@@ -316,7 +315,7 @@ def _compare(options: _Options, first: str, second: str) -> int:
 def _program(options: _Options) -> int:
     """Say whether the machine is fine for a program, and what that needs."""
     from ..doctor.api import needs
-    from ..doctor.format.needs import needs_page
+    from ..doctor.format.pages import needs_page
 
     files = options.files
     if len(files) > 1:
@@ -454,14 +453,10 @@ def _explain_symptom(options: _Options) -> int:
     if options.json_:
         print_json(found.as_dict())
     else:
-        _show_symptom(found)
+        from ..doctor.format.pages import symptom_page
+
+        _print_page(symptom_page, found)
     return found.exit_code
-
-
-def _show_symptom(found: Explanations) -> None:
-    from ..doctor.format.symptom import symptom_page
-
-    _print_page(symptom_page, found)
 
 
 def _report(options: _Options) -> int:

@@ -6,7 +6,7 @@ from doctor.snapshots import machine, snapshot_file
 
 from dgkit.cli import main
 from dgkit.doctor.finding import Verdict
-from dgkit.doctor.format.differences import comparison_page
+from dgkit.doctor.format.pages import comparison_page
 from dgkit.doctor.goals import Goal
 from dgkit.doctor.two_machines import Comparison, compare
 

@@ -7,7 +7,7 @@ from doctor.published import FOLDERS, load_all
 from doctor.snapshots import NAMES, machine, snapshot_file
 
 from dgkit.cli import main
-from dgkit.doctor.format.needs import needs_page
+from dgkit.doctor.format.pages import needs_page
 from dgkit.doctor.goals import Goal
 from dgkit.doctor.machine import Machine
 from dgkit.doctor.program_needs import TITLES, Answer, answer, goal_of

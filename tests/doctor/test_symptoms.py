@@ -14,7 +14,7 @@ from support.doctor.machines import machine
 from dgkit.cli import main
 from dgkit.doctor import diagnose
 from dgkit.doctor.collect.reader import Reading
-from dgkit.doctor.format.symptom import symptom_page
+from dgkit.doctor.format.pages import symptom_page
 from dgkit.doctor.goals import Goal
 from dgkit.doctor.machine import Machine
 from dgkit.doctor.registry import checks

@@ -22,7 +22,7 @@ from .summary import (
 )
 
 WIDTH = 100
-_LINES = 40  # lines of a screen
+LINES = 40  # of a screen
 _SHORTEST_NOTE = 3
 _OTHER_SIDE = (
     "These checks run on the other side, host or DPU: run the doctor there, or record that side "
@@ -63,10 +63,10 @@ def page(diagnosis: Diagnosis, *, verbose: bool = False, width: int = WIDTH) -> 
         for group in group_findings(diagnosis.findings):
             lines += [(), *writer.full(group), *writer.consequences(group, diagnosis.findings)]
     else:
-        lines += _fitting(diagnosis, writer, _LINES - len(lines) - len(foot))
+        lines += _fitting(diagnosis, writer, LINES - len(lines) - len(foot))
     if not diagnosis.findings:
-        lines += [(), *_paragraph(_OTHER_SIDE, width, _MARGIN)]
-    if len(lines) > _LINES:  # the verdict in the first line may have left the screen
+        lines += [(), *paragraph(_OTHER_SIDE, width, _MARGIN)]
+    if len(lines) > LINES:  # the verdict in the first line may have left the screen
         foot = [(), *_foot(diagnosis, width, every=every, repeat=True)]
     return [*lines, *foot]
 
@@ -102,7 +102,7 @@ def _fitting(diagnosis: Diagnosis, writer: _Writer, room: int) -> list[Line]:
 def _head(diagnosis: Diagnosis, width: int) -> Iterator[Line]:
     for line in origins(diagnosis):
         style = "warn" if line.startswith("synthetic") else "faint"
-        yield from _paragraph(line, width, "", style)
+        yield from paragraph(line, width, "", style)
     goal, verdict = diagnosis.goal, str(diagnosis.verdict)
     counts = f" ({diagnosis.counts})" if diagnosis.findings else ""
     yield (Span(f"{goal}: ", "strong"), Span(verdict, verdict), Span(counts))
@@ -110,8 +110,8 @@ def _head(diagnosis: Diagnosis, width: int) -> Iterator[Line]:
     others = f"Other goals: --goal {other_goals(diagnosis)}."
     chosen = f" Chosen because {why}. {others}" if why else ""
     if diagnosis.data_paths:
-        yield from _paragraph(headline(diagnosis), width, _MARGIN, "strong")
-    yield from _paragraph(f"Goal: {goal.text}.{chosen}", width, _MARGIN)
+        yield from paragraph(headline(diagnosis), width, _MARGIN, "strong")
+    yield from paragraph(f"Goal: {goal.text}.{chosen}", width, _MARGIN)
 
 
 def _data_paths(diagnosis: Diagnosis, width: int, *, verbose: bool) -> Iterator[Line]:
@@ -124,23 +124,23 @@ def _data_paths(diagnosis: Diagnosis, width: int, *, verbose: bool) -> Iterator[
         return
     listed = paths if verbose or best is None else paths[: paths.index(best) + 1]
     yield ()
-    yield from _paragraph("Data paths, best first", width, "", "strong")
+    yield from paragraph("Data paths, best first", width, "", "strong")
     title_width = max(len(path.title) for path in listed)
     for path in listed:
         label, word, why = f"{_MARGIN}{path.title:<{title_width}}  ", path.word, reason(path)
         if diagnosis.tried:
             word += " (tried)" if path.tried else " (inferred)"
         recommended = ", recommended here" if path.verdict is Verdict.OK and why else ""
-        first, *rest = _wrapped(word + recommended + why, width - len(label))
+        first, *rest = wrapped(word + recommended + why, width - len(label))
         yield (Span(label), Span(first[: len(word)], str(path.verdict)), Span(first[len(word) :]))
         yield from ((Span(" " * len(label) + line),) for line in rest)
         if verbose:
             more = path.why if path.why not in (path.proviso, why.removeprefix(": ")) else ""
             details = f"{path.what} {more} {proviso(diagnosis, path)}"
-            yield from _paragraph(details, width, _INDENT)
+            yield from paragraph(details, width, _INDENT)
     others = [path for path in paths[len(listed) :] if path.serves]  # not the substitutes
     if after := "; ".join(f"{path.title} {path.word}" for path in others):
-        yield from _paragraph(f"Others: {after}.", width, _MARGIN)
+        yield from paragraph(f"Others: {after}.", width, _MARGIN)
 
 
 def _tried(diagnosis: Diagnosis, width: int) -> Iterator[Line]:
@@ -148,12 +148,12 @@ def _tried(diagnosis: Diagnosis, width: int) -> Iterator[Line]:
     if not diagnosis.tried:
         return
     yield ()
-    yield from _paragraph("Tried; a result overrules an inference", width, "", "strong")
+    yield from paragraph("Tried; a result overrules an inference", width, "", "strong")
     kinds = tried_kinds(diagnosis.tried)
     title_width = max(len(kind.title) for kind in kinds)
     for kind in kinds:
         label = f"{_MARGIN}{kind.title:<{title_width}}  "
-        first, *rest = _wrapped(kind.text, width - len(label))
+        first, *rest = wrapped(kind.text, width - len(label))
         yield (Span(label), Span(first, str(kind.verdict)))
         yield from ((Span(" " * len(label) + line),) for line in rest[: len(kinds) < _FEW_KINDS])
 
@@ -164,11 +164,11 @@ def _advice(diagnosis: Diagnosis, width: int, room: int) -> Iterator[Line]:
     parts: list[list[Line]] = []
     for one in found[:_MAX_ADVICE]:
         text = f"Note  {one.subject}: {one.found}. {one.why}"
-        parts.append(list(_paragraph(text, width, "", "faint")))
+        parts.append(list(paragraph(text, width, "", "faint")))
     rest = ", ".join(one.subject for one in found[_MAX_ADVICE:])
     if rest:
         text = f"Also: {rest}: dgkit doctor other-programs --verbose."
-        parts.append(list(_paragraph(text, width, "", "faint")))
+        parts.append(list(paragraph(text, width, "", "faint")))
     if parts and 1 + sum(map(len, parts)) <= room:
         yield ()
         for part in parts:
@@ -177,7 +177,7 @@ def _advice(diagnosis: Diagnosis, width: int, room: int) -> Iterator[Line]:
         yield ()
         names = ", ".join(one.subject for one in found)
         text = f"Notes on {names}: dgkit doctor other-programs --verbose."
-        yield from list(_paragraph(text, width, "", "faint"))[: room - 1]
+        yield from list(paragraph(text, width, "", "faint"))[: room - 1]
 
 
 def _foot(diagnosis: Diagnosis, width: int, *, every: bool, repeat: bool) -> Iterator[Line]:
@@ -188,7 +188,7 @@ def _foot(diagnosis: Diagnosis, width: int, *, every: bool, repeat: bool) -> Ite
     if hidden and not every:
         findings = "the finding that is" if hidden == 1 else f"the {hidden} findings that are"
         text += f" --verbose shows {findings} ok or n.a."
-    yield from _paragraph(text, width, "", "faint")
+    yield from paragraph(text, width, "", "faint")
 
 
 class _Writer:
@@ -240,23 +240,23 @@ class _Writer:
             return []
         said = "; ".join(f"{word}: {', '.join(names)}" for word, names in by_verdict.items())
         text = f"Also {said}. `dgkit doctor NAME` shows each, --verbose all."
-        return list(_paragraph(text, self._width, ""))
+        return list(paragraph(text, self._width, ""))
 
     def full(self, group: FindingGroup) -> Iterator[Line]:
         """Yield what was found and needed, why it matters, the remedy and the sources."""
         finding = group.finding
         yield from self._heading(group)
         if self._verbose and finding.check in self._asks:
-            yield from _paragraph(self._asks[finding.check], self._width, _INDENT, "faint")
-        yield from _paragraph(finding.why, self._width, _INDENT)
+            yield from paragraph(self._asks[finding.check], self._width, _INDENT, "faint")
+        yield from paragraph(finding.why, self._width, _INDENT)
         yield from self._commands(finding)
         if self._verbose:
-            yield from _paragraph(finding.disagree, self._width, _INDENT)
+            yield from paragraph(finding.disagree, self._width, _INDENT)
         repeated = self._last_check == finding.check and not self._verbose
         self._last_check = finding.check
         for source in finding.sources if self._verbose else finding.sources[: not repeated]:
             link = f" <{source.url}>" if self._verbose and source.url else ""
-            yield from _paragraph(f"Source: {source}{link}", self._width, _INDENT, "faint")
+            yield from paragraph(f"Source: {source}{link}", self._width, _INDENT, "faint")
 
     def short(self, group: FindingGroup, *, why: bool = False) -> Iterator[Line]:
         """Yield the heading and the remedy."""
@@ -278,7 +278,7 @@ class _Writer:
             and one.verdict > Verdict.UNKNOWN
         )
         if names:
-            yield from _paragraph(f"From it follow: {', '.join(names)}.", self._width, _INDENT)
+            yield from paragraph(f"From it follow: {', '.join(names)}.", self._width, _INDENT)
 
     def _heading(self, group: FindingGroup, more: str = "") -> Iterator[Line]:
         finding = group.finding
@@ -287,7 +287,7 @@ class _Writer:
         about = f", {group.about}" if group.about else ""
         text = f"{finding.title}{about}: {finding.found}{needed_text(finding)}{more}"
         label = f"{word:<4}  "
-        first, *rest = _wrapped(f"{name}  {text}", self._width - len(label))
+        first, *rest = wrapped(f"{name}  {text}", self._width - len(label))
         yield (Span(label, word), Span(name, "strong"), Span(first[len(name) :]))
         yield from ((Span(_INDENT + line),) for line in rest)
 
@@ -296,23 +296,38 @@ class _Writer:
             check = self._remedies[finding.remedy]
             if finding.remedy and check != finding.check:
                 note = f"The commands of {check}, above, fix this, too."
-                yield from _paragraph(note, self._width, _INDENT)
+                yield from paragraph(note, self._width, _INDENT)
             return
         self._remedies[finding.remedy] = finding.check
         for command in finding.remedy:
             if command.startswith("#"):
-                first, *rest = _wrapped(command, self._width - len(_REMEDY) - 2)
+                first, *rest = wrapped(command, self._width - len(_REMEDY) - 2)
                 lines = [first, *(f"# {line}" for line in rest)]  # safe to paste into a shell
                 yield from ((Span(_REMEDY + line, "faint"),) for line in lines)
             else:
                 yield (Span(_REMEDY), Span(printable(command), "command"))
 
 
-def _paragraph(text: str, width: int, indent: str, style: str = "") -> Iterator[Line]:
-    for line in _wrapped(text, width - len(indent)):
+def shortened(lines: list[Line], room: int) -> list[Line]:
+    """Return at most `room` lines, the last of which then says where all are."""
+    if len(lines) <= room:
+        return lines
+    return [*lines[: room - 1], (Span("... (all of it: --json)", "faint"),)]
+
+
+def command_line(command: str, indent: str) -> Line:
+    """Return a command of a remedy, or its comment, unwrapped."""
+    style = "faint" if command.startswith("#") else "command"
+    return (Span(indent), Span(printable(command), style))
+
+
+def paragraph(text: str, width: int, indent: str, style: str = "") -> Iterator[Line]:
+    """Yield a text as lines of at most `width` characters."""
+    for line in wrapped(text, width - len(indent)):
         yield (Span(indent + line, style),)
 
 
-def _wrapped(text: str, width: int) -> list[str]:
+def wrapped(text: str, width: int) -> list[str]:
+    """Return the lines of a text; words are broken only where they are longer than a line."""
     wrapper = textwrap.TextWrapper(max(width, 20), break_long_words=True, break_on_hyphens=False)
     return wrapper.wrap(printable(text))
