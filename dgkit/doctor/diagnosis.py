@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from .causes import BY_OTHERS, OWN
-from .collect.trace import Trace
+from .collect.reader import Trace
 from .data_path_specs import ADVISORY
 from .data_paths import DataPath
 from .experiments.perform import Result

@@ -9,8 +9,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from .collect.reader import Reader
-from .collect.trace import Trace, note_fact, tracing
+from .collect.reader import Reader, Trace, note_fact, tracing
 from .goals import Goal
 
 SIZE = 64 << 20  # default number of bytes of GPU memory to export at once

@@ -9,8 +9,8 @@ import msgspec
 
 from . import references
 from .facts.bluefield import settings_tool
-from .facts.devices import refused
 from .facts.distribution import has_yum_only, image, install, os_release, package_manager
+from .facts.privileges import refused
 from .facts.virtual import container
 from .finding import Finding, Verdict
 from .machine import Machine

@@ -13,7 +13,7 @@ from . import finding
 from .automatic_goal import choose, nic_mode, signs
 from .causes import lead, order
 from .collect.live import FAST_S, FULL_S, LiveReader, fast_limit
-from .collect.trace import Trace, tracing
+from .collect.reader import Trace, tracing
 from .data_paths import DataPath, judge_data_paths
 from .diagnosis import Diagnosis
 from .executor import Executor, Job

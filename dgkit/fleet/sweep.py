@@ -18,10 +18,9 @@ from ..errors import DgkitError, PeerLost
 from ..units import plural, size_text, us
 from ..validate import byte_count, real, whole
 from .dispatch import Dispatcher, Job, Outcome
-from .heat_map import heat_map, slowness
 from .pair_measurement import measure
 from .part_files import PartFiles
-from .row_table import RowTable, as_table
+from .row_table import RowTable, as_table, heat_map, slowness
 
 if TYPE_CHECKING:
     import pandas

@@ -1,8 +1,7 @@
 """dgkit in Jupyter: the magics of `%load_ext dgkit`, and an extension of the Jupyter server.
 
 magics       %dma and %%dma
-grammar      parser of a line: commands, options, help
-tokenizer    tokens of a line
+grammar      parser of a line: tokens, commands, options, help
 arguments    regions, numbers and bytes that a line refers to
 completer    tab completion
 display      results: bytes read, open sessions, help; progress bar

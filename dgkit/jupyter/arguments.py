@@ -6,8 +6,7 @@ from typing import Any
 
 from ..session import Session, SessionRegion
 from ..session.lifecycle import open_sessions
-from .grammar import LineError
-from .tokenizer import unquote
+from .grammar import LineError, unquote
 
 _MAX_LISTED = 8
 

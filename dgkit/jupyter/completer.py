@@ -9,8 +9,7 @@ from typing import Any
 from IPython.core import completer
 
 from . import arguments
-from .grammar import COMMANDS, Command
-from .tokenizer import tokenize
+from .grammar import COMMANDS, Command, tokenize
 
 Completions = list[tuple[str, str]]  # (text, IPython's type of a completion)
 

@@ -8,8 +8,7 @@ lifecycle.py        end of a session: close(), fork, exit of the process
 describe.py         Session.info, repr and notebook card
 argument_checks.py  checks of the arguments
 region.py           SessionRegion
-region_factory.py   how regions are created
-region_registry.py  the open regions, and callbacks for their changes
+region_factory.py   how regions are created; the open ones, and callbacks for their changes
 backend.py          Backend: the protocol of the two DPUs
 remote_dpu.py       backend where the DPU is an agent
 local_dpu.py        backend where this process is the DPU

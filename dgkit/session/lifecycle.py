@@ -16,7 +16,7 @@ from ..wire.messages import Bye
 
 if TYPE_CHECKING:
     from .region import SessionRegion
-    from .region_registry import RegionRegistry
+    from .region_factory import RegionRegistry
     from .sides import Sides
 
 #: The open sessions of this process, of type session.Session.

@@ -16,8 +16,7 @@ from ..wire.telemetry import Subscription
 from . import argument_checks, describe, lifecycle
 from .followed_dpu import FollowedDpu
 from .region import READ_ONLY, WRITE_ONLY, SessionRegion, check_region, checked_span
-from .region_factory import RegionFactory
-from .region_registry import RegionRegistry
+from .region_factory import RegionFactory, RegionRegistry
 from .staging import flat
 
 if TYPE_CHECKING:

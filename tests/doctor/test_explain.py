@@ -15,8 +15,8 @@ import dgkit.doctor
 from dgkit import __version__
 from dgkit.cli.doctor import doctor
 from dgkit.doctor import Goal, diagnose
+from dgkit.doctor.collect.reader import note, tracing
 from dgkit.doctor.collect.snapshot import RecordedReader, Snapshot
-from dgkit.doctor.collect.trace import note, tracing
 from dgkit.doctor.format.explain import explain
 from dgkit.doctor.format.report import report
 from dgkit.doctor.machine import Machine

@@ -8,9 +8,8 @@ from collections.abc import Iterator
 import pytest
 from doctor.snapshots import snapshot_file
 
-from dgkit.doctor.collect.reader import Reader, Reading
+from dgkit.doctor.collect.reader import Reader, Reading, tracing
 from dgkit.doctor.collect.snapshot import RecordedReader, Snapshot, load
-from dgkit.doctor.collect.trace import tracing
 from dgkit.doctor.finding import Finding
 from dgkit.doctor.goals import Goal
 from dgkit.doctor.machine import Case, Machine

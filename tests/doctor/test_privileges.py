@@ -6,8 +6,7 @@ import pytest
 from support.doctor.machines import machine
 
 from dgkit.doctor.collect.reader import Reading
-from dgkit.doctor.facts.devices import read_rules, refused
-from dgkit.doctor.facts.privileges import IPC_LOCK, SYS_ADMIN, has_admin, holds
+from dgkit.doctor.facts.privileges import IPC_LOCK, SYS_ADMIN, has_admin, holds, read_rules, refused
 
 ALL, DOCKER = "CapEff:\t000001ffffffffff\n", "CapEff:\t00000000a80425fb\n"
 UNREAD = Reading(fault="unrecorded", why="not recorded")

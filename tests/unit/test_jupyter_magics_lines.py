@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dgkit.jupyter.grammar import COMMANDS, LineError, help_text, parse
-from dgkit.jupyter.tokenizer import tokenize, unquote
+from dgkit.jupyter.grammar import COMMANDS, LineError, help_text, parse, tokenize, unquote
 
 
 def texts(line):

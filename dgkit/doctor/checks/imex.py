@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from .. import finding, references
-from ..facts.devices import refused
 from ..facts.distribution import initramfs
 from ..facts.imex import CHANNELS, NAME, Imex, imex, is_multi_node
+from ..facts.privileges import refused
 from ..facts.virtual import container
 from ..finding import Finding
 from ..goals import Goal

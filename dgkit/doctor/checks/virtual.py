@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from .. import finding, references
 from ..facts import cuda, pci, pci_ids
-from ..facts.devices import refused
 from ..facts.pairs import peers
+from ..facts.privileges import refused
 from ..facts.virtual import Container, container, virtual
 from ..finding import Finding
 from ..goals import ANY_GPU, WITH_CARD, WITH_PEERS, Goal

@@ -23,8 +23,7 @@ from typing import Any
 
 from ..executor import Executor, Job
 from .commands import Commands
-from .reader import KINDS, Reader, Reading
-from .trace import note
+from .reader import KINDS, Reader, Reading, note
 
 FULL_S, FAST_S = 10.0, 0.7  # time limits for all checks together
 _PROGRAM_S = 3.0  # a process older than this was not started for this run

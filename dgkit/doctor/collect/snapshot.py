@@ -9,8 +9,7 @@ import msgspec
 
 from ...files import replace_file
 from ...json_input import check_depth
-from .reader import Reader, Reading
-from .trace import note
+from .reader import Reader, Reading, note
 
 FORMAT, VERSION = "dgkit snapshot", 1
 _MAX_BYTES = 64 << 20  # of a snapshot file

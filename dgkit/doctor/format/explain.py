@@ -7,8 +7,7 @@ from collections.abc import Collection, Iterator
 
 import msgspec
 
-from ..collect.reader import Reading
-from ..collect.trace import Trace
+from ..collect.reader import Reading, Trace
 from ..data_paths import DataPath
 from ..diagnosis import Diagnosis
 from ..finding import Finding, Verdict, printable

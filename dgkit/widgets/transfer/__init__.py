@@ -4,9 +4,8 @@
 `request`: a validated request, and its limits.
 `payload`: the data that a write sends, and files received from the browser in chunks.
 `request_runner`: running requests one after the other.
-`completions`: records and statistics of finished transfers.
+`completions`: records and statistics of finished transfers, and the bytes of the last read.
 `timeline`: the listed transfers on one time axis.
-`read_result`: the bytes of the last read.
 """
 
 from .transfer import TransferPanel

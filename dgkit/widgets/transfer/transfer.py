@@ -16,9 +16,8 @@ from ..base.forms import for_field
 from ..base.panel import Buffers, Panel, handler
 from ..base.session_model import SessionModel
 from ..base.traits import State
-from .completions import as_json, timeline_html
+from .completions import ReadResult, as_json, timeline_html
 from .payload import CHUNK, MAX_FILE, MAX_PAYLOAD, Payload, Uploads, from_form, from_python
-from .read_result import ReadResult
 from .request import MAX_DEPTH, MAX_REPEAT, How, Request, check_list_size, make_request
 from .request_runner import Run
 from .timeline import timeline
