@@ -158,12 +158,8 @@ class Client:
                     self.allowance.give_memory(ref.charged)
                     self.allowance.give_region(staging=ref.staging)
 
-    def monitors_of(self, handle: int) -> list[MonitorEnd]:
-        """Return the monitors of a region."""
-        return [monitor for monitor in list(self.monitors.values()) if monitor.region == handle]
-
     def _end_monitors(self, handle: int, timeout: float) -> None:
-        monitors = self.monitors_of(handle)
+        monitors = [monitor for monitor in list(self.monitors.values()) if monitor.region == handle]
         for monitor in monitors:
             monitor.end(reason=ClosedError(f"region {handle} was closed while it was monitored"))
         deadline = time.monotonic() + timeout

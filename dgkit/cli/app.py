@@ -170,7 +170,9 @@ def main(args: Sequence[str] | None = None) -> int:
     except Terminated:
         return TERMINATED
     except BrokenPipeError:
-        return _stdout_closed()
+        # stdout is closed (`dgkit info | head -1`): Python would print a message at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
     except Exception as exc:
         if group.traceback:
             traceback.print_exc()
@@ -232,12 +234,3 @@ def _show_usage(error: click.UsageError) -> None:
 
 def _result(value: Any) -> int:
     return value if isinstance(value, int) else OK
-
-
-def _stdout_closed() -> int:
-    """Redirect a closed stdout (`dgkit info | head -1`) to /dev/null.
-
-    Python would otherwise print a message when it flushes stdout at exit.
-    """
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return FAILED

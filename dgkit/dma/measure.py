@@ -132,7 +132,9 @@ def rate(
     """
     raw = ffi.new("dg_wr[]", _window(_op(op), local, remote, {"size": 64, **shape}, window))
     out = ffi.new("dg_rate *")
-    total, duration_ns = [0, 0, 0, 0, 0], _finite(seconds)
+    if seconds is None or seconds == float("inf"):
+        raise ValueError(f"seconds is {seconds}; a rate is measured for a limited time")
+    total, duration_ns = [0, 0, 0, 0, 0], nanoseconds(seconds, "seconds")
     while total[2] < duration_ns:
         part = min(100_000_000, duration_ns - total[2])
         check(lib.dg_measure_rate(queue._q.c, raw, len(raw), window, part, out))
@@ -140,7 +142,11 @@ def rate(
         total = [a + b for a, b in zip(total, figures, strict=True)]
         if progress:
             progress(min(1.0, total[2] / duration_ns))
-    return _rate_of(total, provider_name(queue.device.provider, remote.emulated))
+    ops, size, elapsed_ns, failed, inlined = total
+    path = "worker" if inlined == 0 else "inline" if inlined == ops else "mixed"
+    return Rate(
+        ops, size, elapsed_ns, failed, path, provider_name(queue.device.provider, remote.emulated)
+    )
 
 
 def _window(
@@ -155,19 +161,6 @@ def _window(
         {**first, **{name: start + at for name, start in starts.items()}}
         for at in range(0, n * size, size)
     ]
-
-
-def _rate_of(total: list[int], provider: str) -> Rate:
-    """Return the sums over all blocks as a Rate."""
-    ops, size, elapsed_ns, failed, inlined = total
-    path = "worker" if inlined == 0 else "inline" if inlined == ops else "mixed"
-    return Rate(ops, size, elapsed_ns, failed, path, provider)
-
-
-def _finite(seconds: float) -> int:
-    if seconds is None or seconds == float("inf"):
-        raise ValueError(f"seconds is {seconds}; a rate is measured for a limited time")
-    return nanoseconds(seconds, "seconds")
 
 
 def floor(size: int, count: int = 2000, handoff: bool = True) -> array[int]:

@@ -134,13 +134,10 @@ class _Base(native.RegionHandle):
             if self._pid == os.getpid() and hasattr(self, "access"):
                 warnings.warn(f"{self!r} was not closed", ResourceWarning, stacklevel=1)
         finally:
-            self._close_or_leak()
-
-    def _close_or_leak(self) -> None:
-        try:
-            self.close(timeout=0.1)
-        except DgkitError:
-            _leaked.append(self._in_use())
+            try:
+                self.close(timeout=0.1)
+            except DgkitError:
+                _leaked.append(self._in_use())
 
     def _in_use(self) -> tuple[Any, ...]:
         return (self._r, self._device)

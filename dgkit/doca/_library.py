@@ -46,9 +46,15 @@ class Library:
         self._why = getattr(self.common, "softdoca_last_refusal", None)
         self.kind = "doca" if self._why is None else "softdoca"
         self.version = self.text(self.common.doca_version_runtime())
-        self.completion_callback = _completion_callback(ffi)
+        from ..dma import _ffi as core
+
+        # a function of dgkit's C core, which calls no Python
+        address = int(core.ffi.cast("uintptr_t", core.ffi.addressof(core.lib, "dg_doca_note")))
+        self.completion_callback = ffi.cast("doca_dma_task_memcpy_completion_cb_t", address)
         if hasattr(self.common, "softdoca_share_pins"):
-            _share_pins(ffi, self.common)
+            # softdoca and dgkit's C core share one record of memory pinned for the GPU
+            address = int(ffi.cast("uintptr_t", ffi.addressof(self.common, "softdoca_share_pins")))
+            core.lib.dg_softdoca_join(core.ffi.cast("void *", address))
 
     def text(self, chars: Any) -> str:
         """Return a C string as str."""
@@ -175,22 +181,6 @@ def _new_ffi() -> Any:
     ffi = FFI()
     ffi.cdef(CDEF + _SOFTDOCA)
     return ffi
-
-
-def _completion_callback(ffi: Any) -> Any:
-    """Return the completion callback, a function of dgkit's C core that calls no Python."""
-    from ..dma import _ffi as core
-
-    address = int(core.ffi.cast("uintptr_t", core.ffi.addressof(core.lib, "dg_doca_note")))
-    return ffi.cast("doca_dma_task_memcpy_completion_cb_t", address)
-
-
-def _share_pins(ffi: Any, softdoca: Any) -> None:
-    """Make softdoca and dgkit's C core share one record of memory pinned for the GPU."""
-    from ..dma import _ffi as core
-
-    address = int(ffi.cast("uintptr_t", ffi.addressof(softdoca, "softdoca_share_pins")))
-    core.lib.dg_softdoca_join(core.ffi.cast("void *", address))
 
 
 def _load(kind: str) -> Library:

@@ -116,14 +116,11 @@ class Dma(Handle):
                 left = None if end is None else end - time.monotonic()
                 if left is not None and left <= 0:
                     break
-                self._free_completed()
+                for child in self._live_children():
+                    if isinstance(child, MemcpyTask) and not child.in_flight:
+                        child.close()
                 self._pe.wait(left)
             return state
-
-    def _free_completed(self) -> None:
-        for child in self._live_children():
-            if isinstance(child, MemcpyTask) and not child.in_flight:
-                child.close()
 
     def close(self) -> None:
         """Stop the context, then close it. Idempotent. Raises InUse if it cannot be stopped."""

@@ -162,7 +162,10 @@ class Values:
     def _text(self, call: Call) -> bytes:
         """Return an address: this machine's, or the device's that was found equal; or a name."""
         if call.name == "doca_rdma_addr_create" and call.result == 0:
-            return self._peer_address(call.arguments[0])
+            kind = call.arguments[0]
+            if kind >= len(_OWN_ADDRESSES):
+                raise CannotReplayError("it names the GID of another machine")
+            return _OWN_ADDRESSES[kind]
         if call.name == "doca_gpu_create" and call.result == 0:
             return _GPU_PCI
         if call.name == "doca_flow_cfg_set_mode_args" and call.result == 0:
@@ -189,18 +192,15 @@ class Values:
             )
         return self._callbacks[name, number]
 
-    @staticmethod
-    def _peer_address(kind: int) -> bytes:
-        if kind >= len(_OWN_ADDRESSES):
-            raise CannotReplayError("it names the GID of another machine")
-        return _OWN_ADDRESSES[kind]
-
     # ---- memory ----
 
     def _address(self, call: Call, index: int) -> int:
         value = call.arguments[index]
         if class_of(value) == "addr":
-            return self._of_its_own(value)
+            if value not in self._addresses:
+                self._kept.append(ctypes.create_string_buffer(_OUT_BYTES))
+                self._addresses[value] = ctypes.addressof(self._kept[-1])
+            return self._addresses[value]
         number, offset = number_of(value), int(value.partition("+")[2] or 0)
         size = self._trace.memory.get(number)
         if size is None:
@@ -216,12 +216,6 @@ class Values:
             self._memory[number] = mmap.mmap(-1, max(size, 8))
             start = ctypes.addressof(ctypes.c_char.from_buffer(self._memory[number]))
             self._addresses[name] = start
-        return self._addresses[name]
-
-    def _of_its_own(self, name: str) -> int:
-        if name not in self._addresses:
-            self._kept.append(ctypes.create_string_buffer(_OUT_BYTES))
-            self._addresses[name] = ctypes.addressof(self._kept[-1])
         return self._addresses[name]
 
     def import_memory(self, handle: int, number: int) -> None:

@@ -70,7 +70,7 @@ def diagnose(
         ValueError: If a name is unknown, there is no machine, or two machines are the same side.
     """
     start = time.monotonic()
-    run = _Run(machines, size, start + limit_s + _grace_s(limit_s))
+    run = _Run(machines, size, start + limit_s + (_FAST_GRACE_S if limit_s == FAST_S else _GRACE_S))
     chosen_goal, chosen = (goal, "") if goal else run.choose_goal(limit_s)
     counting = (check for check in checks() if chosen_goal in check.goals)
     selected = tuple(dict.fromkeys(named(only) if only else counting))
@@ -88,10 +88,6 @@ def diagnose(
         took_s=took,
         traces=run.traces,
     )
-
-
-def _grace_s(limit_s: float) -> float:
-    return _FAST_GRACE_S if limit_s == FAST_S else _GRACE_S
 
 
 def read_everything(

@@ -419,7 +419,10 @@ class Connection:
         self._draining = True
         try:
             if self._interrupted:
-                self._finish_interrupted()
+                # these were answered when an exception interrupted the dispatch
+                for pending in list(self._pending.values()):
+                    if pending.done or pending.reply is not None or pending.error is not None:
+                        self._finish(pending)
                 self._find_lost()
             for _ in range(_BATCH):
                 if not readable(self._socket):
@@ -434,12 +437,6 @@ class Connection:
             raise
         finally:
             self._draining = False
-
-    def _finish_interrupted(self) -> None:
-        """Finish the requests that were answered when an exception interrupted the dispatch."""
-        for pending in list(self._pending.values()):
-            if pending.done or pending.reply is not None or pending.error is not None:
-                self._finish(pending)
 
     def _find_lost(self) -> None:
         """Ask the agent which requests are unanswered, and fail those whose reply is lost."""

@@ -310,23 +310,14 @@ def _bluefield_tmfifo(case: Case) -> Iterator[Finding]:
     if found.nets:
         yield _judge_address(found, "192.168.100.2/30" if arm else "192.168.100.1/30")
     else:
-        yield _no_network(case, arm)
-
-
-def _no_network(case: Case, arm: bool) -> Finding:
-    outside = not arm and not case.machine.know(virtual.container).engine
-    why = "Host and Arm cores have no network over PCIe; any other network will do."
-    remedy: Sequence[str] = _rshim_commands(case, arm)
-    if outside and case.machine.know(bluefield.rshim_devices):
-        why, remedy = f"{why} rshim has the card, but made no network.", _RESTART_RSHIM
-    elif outside and case.machine.know(bluefield.rshim_runs):
-        why, remedy = f"{why} The rshim service runs, but has no device.", _RSHIM_WITHOUT_DEVICE
-    return finding.warn(
-        "no tmfifo_net0",
-        needed="tmfifo_net0",
-        why=why,
-        remedy=remedy,
-    )
+        outside = not arm and not case.machine.know(virtual.container).engine
+        why = "Host and Arm cores have no network over PCIe; any other network will do."
+        remedy: Sequence[str] = _rshim_commands(case, arm)
+        if outside and case.machine.know(bluefield.rshim_devices):
+            why, remedy = f"{why} rshim has the card, but made no network.", _RESTART_RSHIM
+        elif outside and case.machine.know(bluefield.rshim_runs):
+            why, remedy = f"{why} The rshim service runs, but has no device.", _RSHIM_WITHOUT_DEVICE
+        yield finding.warn("no tmfifo_net0", needed="tmfifo_net0", why=why, remedy=remedy)
 
 
 _RESTART_RSHIM = ("sudo systemctl restart rshim",)

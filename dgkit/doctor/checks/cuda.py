@@ -7,7 +7,7 @@ from functools import partial
 
 from .. import finding, references
 from ..facts import cuda, gpudirect, imex, virtual
-from ..facts.cuda import Context, Cuda, Toolkits
+from ..facts.cuda import Cuda, Toolkits
 from ..facts.distribution import install, install_dgkit, install_driver
 from ..facts.gpus import Gpu
 from ..facts.kconfig import kconfig
@@ -206,7 +206,29 @@ def _starts(case: Case) -> bool:
 )
 @per_gpu
 def _cuda_context(case: Case, gpu: Gpu) -> Finding:
-    return _judge_context(case.machine, gpu, case.machine.know(cuda.contexts).get(gpu.address))
+    created = case.machine.know(cuda.contexts).get(gpu.address)
+    if created is None or created.code is None:
+        why = finding.sentence((created and created.why) or _not_listed(case.machine))
+        return finding.unknown("not created", why=why, remedy=["nvidia-smi"])
+    if created.code == 0:
+        return finding.ok("created")
+    name = created.error or f"error {created.code}"
+    listed = (one for one in case.machine.know(smi).gpus if one.address == gpu.address)
+    mode = next((one.value("Compute Mode") for one in listed), "")
+    if created.code == _UNAVAILABLE and mode.startswith("Exclusive"):
+        why = f"The GPU's mode is {mode}, and a process uses it: a second one gets no context."
+        remedy = ["nvidia-smi", "# End that process, use MPS, or allow several: nvidia-smi -c 0"]
+        return finding.warn(f"in use, {mode}", why=why, remedy=remedy)
+    if created.code == _OUT_OF_MEMORY:
+        why = "No memory of the GPU is left for a context."
+        remedy = ["nvidia-smi", "# End the processes that hold its memory."]
+        return finding.warn("GPU memory is full", why=why, remedy=remedy)
+    if gpudirect.smmu_passthrough(case.machine):
+        why = "The SMMU is in passthrough, which CUDA cannot use on this GPU before Linux 6.11."
+        return finding.fail(name, why=why, remedy=["dgkit doctor iommu"])
+    why = "CUDA starts, but cannot use this GPU."
+    remedy = ["nvidia-smi", "sudo dmesg | grep -i -e nvrm -e xid"]
+    return finding.fail(name, why=why, remedy=remedy)
 
 
 _OUT_OF_MEMORY, _UNAVAILABLE = 2, 46
@@ -219,31 +241,6 @@ def _not_listed(machine: Machine) -> str:
     visible = known.get(_VISIBLE) if isinstance(known, dict) else None
     hidden = "" if visible is None else f": {_VISIBLE}={visible} hides it"
     return f"CUDA does not list this GPU{hidden}"
-
-
-def _judge_context(machine: Machine, gpu: Gpu, created: Context | None) -> Finding:
-    if created is None or created.code is None:
-        why = finding.sentence((created and created.why) or _not_listed(machine))
-        return finding.unknown("not created", why=why, remedy=["nvidia-smi"])
-    if created.code == 0:
-        return finding.ok("created")
-    name = created.error or f"error {created.code}"
-    listed = (one for one in machine.know(smi).gpus if one.address == gpu.address)
-    mode = next((one.value("Compute Mode") for one in listed), "")
-    if created.code == _UNAVAILABLE and mode.startswith("Exclusive"):
-        why = f"The GPU's mode is {mode}, and a process uses it: a second one gets no context."
-        remedy = ["nvidia-smi", "# End that process, use MPS, or allow several: nvidia-smi -c 0"]
-        return finding.warn(f"in use, {mode}", why=why, remedy=remedy)
-    if created.code == _OUT_OF_MEMORY:
-        why = "No memory of the GPU is left for a context."
-        remedy = ["nvidia-smi", "# End the processes that hold its memory."]
-        return finding.warn("GPU memory is full", why=why, remedy=remedy)
-    if gpudirect.smmu_passthrough(machine):
-        why = "The SMMU is in passthrough, which CUDA cannot use on this GPU before Linux 6.11."
-        return finding.fail(name, why=why, remedy=["dgkit doctor iommu"])
-    why = "CUDA starts, but cannot use this GPU."
-    remedy = ["nvidia-smi", "sudo dmesg | grep -i -e nvrm -e xid"]
-    return finding.fail(name, why=why, remedy=remedy)
 
 
 def _toolkit_unread(case: Case) -> str:

@@ -154,12 +154,8 @@ def _judge(machine: Machine, state: str, words: Cmdline) -> Finding:
             why="Its memory is mapped for a virtual machine (VFIO): this system cannot use it.",
             remedy=["# Return it to NVIDIA's driver, or run the doctor in the virtual machine"],
         )
-    return _translating(machine, state + given)
-
-
-def _translating(machine: Machine, found: str) -> Finding:
     return finding.warn(
-        found,
+        state + given,
         needed=_NEEDED,
         why="Traffic between devices may be routed to the CPU for translation, or not arrive.",
         remedy=_passthrough(machine),

@@ -56,7 +56,10 @@ _WITHOUT = {
 def _gpudirect_platform(case: Case, gpu: Gpu) -> Finding:
     kind = gpudirect.kind(case.machine, gpu)
     found = gpu.name or kind.value
-    supported = _cuda_support(case.machine, gpu)
+    # CUDA reports GPUDirect by peermem or dma-buf; None if it was not queried
+    names = ("GPU_DIRECT_RDMA_SUPPORTED", "DMA_BUF_SUPPORTED")
+    values = [cuda.attribute(case.machine, gpu, name) for name in names]
+    supported = None if values == [None, None] else any(values)
     source: list[references.Source] = [references.GPUDIRECT("Supported Systems")]
     if supported is False or (supported is None and not kind.direct):
         return _no_gpudirect(found, kind, case.goal)
@@ -96,13 +99,6 @@ def _efa_only(case: Case) -> Finding | None:
         remedy=["# Use an instance of the types p4d, p5 or p6, or RDMA to host memory"],
         sources=[references.EFA_NCCL("issue 547")],
     )
-
-
-def _cuda_support(machine: Machine, gpu: Gpu) -> bool | None:
-    """Return whether CUDA reports GPUDirect by peermem or dma-buf; None if it was not queried."""
-    names = ("GPU_DIRECT_RDMA_SUPPORTED", "DMA_BUF_SUPPORTED")
-    values = [cuda.attribute(machine, gpu, name) for name in names]
-    return None if values == [None, None] else any(values)
 
 
 _FD_EXPORT = ("VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED", "HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED")

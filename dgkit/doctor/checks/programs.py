@@ -12,7 +12,7 @@ from ..facts.peermem import PEERS, lists_peers, peermem_state
 from ..facts.topology import Near
 from ..finding import Finding
 from ..goals import ANY_GPU, Goal
-from ..machine import Case, Machine
+from ..machine import Case
 from ..prerequisites import driver_loaded, gpu_present
 from ..registry import check
 
@@ -52,17 +52,12 @@ def _old_peer_memory(case: Case) -> Finding | None:
     return _advice("NCCL up to 2.22.3, NVSHMEM's IBRC", "they miss nvidia-peermem", why, source)
 
 
-def _without_gpudirect(machine: Machine) -> bool:
-    """Return whether other devices cannot access the memory of any GPU, as on GB10."""
-    found = gpus.usable(machine)
-    return bool(found) and not gpudirect.is_direct(machine)
-
-
 def _gdr_level(case: Case) -> Finding | None:
     """Advise on NCCL_NET_GDR_LEVEL: by default, NCCL uses GPUDirect only up to PXB."""
     if case.goal is not Goal.RDMA or case.machine.know(virtual.virtual).is_vm:
         return None
-    if _without_gpudirect(case.machine):
+    found = gpus.usable(case.machine)
+    if found and not gpudirect.is_direct(case.machine):
         return None
     near = [pair.path.near for pair in pairs.pairs(case.machine, case.goal) if not pair.path.why]
     if not near or max(near) <= Near.PXB:

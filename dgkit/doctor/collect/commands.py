@@ -49,7 +49,9 @@ class Commands:
         Raises:
             OSError: The command could not be started.
         """
-        path = os.pathsep.join([*_user_path(), *_DIRECTORIES])
+        # only absolute directories of PATH: the current directory is not trusted
+        parts = os.environ.get("PATH", os.defpath).split(os.pathsep)
+        path = os.pathsep.join([*(part for part in parts if part.startswith("/")), *_DIRECTORIES])
         found = shutil.which(command[0], path=path)
         if found is None:
             return _not_found(command[0])
@@ -183,12 +185,6 @@ def _reap(process: subprocess.Popen[bytes]) -> None:
     except subprocess.TimeoutExpired:
         with contextlib.suppress(RuntimeError):
             threading.Thread(target=process.wait, name="dgkit-doctor-reap", daemon=True).start()
-
-
-def _user_path() -> list[str]:
-    """Return the absolute directories of PATH; the current directory is not trusted."""
-    parts = os.environ.get("PATH", os.defpath).split(os.pathsep)
-    return [part for part in parts if part.startswith("/")]
 
 
 def _not_found(name: str) -> Reading:

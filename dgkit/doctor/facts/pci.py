@@ -222,7 +222,9 @@ def _device(machine: Machine, name: str) -> PciDevice | None:
     link, numa = machine.read.link(folder), machine.read.text(f"{folder}/numa_node")
     fields = _uevent(machine.read.text(f"{folder}/uevent").text)
     if "PCI_ID" not in fields:
-        fields |= _id_files(machine, folder)
+        keys = [f"text {folder}/{file}" for file in ("vendor", "device", "class")]
+        *both, number = (reading.text.strip() for reading in machine.read.together(keys))
+        fields |= {"PCI_ID": ":".join(both), "PCI_CLASS": number}
     ids, subsystem = _id_pair(fields.get("PCI_ID", "")), _id_pair(fields.get("PCI_SUBSYS_ID", ""))
     kind = _hex(fields.get("PCI_CLASS", ""))
     if ids is None:
@@ -249,13 +251,6 @@ def _unread(machine: Machine, name: str) -> str:
 
 def _uevent(text: str) -> dict[str, str]:
     return dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
-
-
-def _id_files(machine: Machine, folder: str) -> dict[str, str]:
-    """Return the fields that uevent would have, from the separate files of a device."""
-    keys = [f"text {folder}/{file}" for file in ("vendor", "device", "class")]
-    vendor, device, kind = (reading.text.strip() for reading in machine.read.together(keys))
-    return {"PCI_ID": f"{vendor}:{device}", "PCI_CLASS": kind}
 
 
 def _hex(text: str) -> int | None:

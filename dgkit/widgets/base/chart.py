@@ -208,7 +208,8 @@ class _Drawing:
         self._y = chart.y.ends(value for _, _, y, _ in chart.marks for value in y)
         left, top, right, bottom = box
         left += self._left_margin()
-        rows = self._legend_rows(right - left)
+        used: float = sum(text_width(name, self._font) + 34 for name in self._chart.names)
+        rows = math.ceil(used / max(right - left, 1))
         top += _TOP if chart.title else 8
         self._area = (left, top, right - _RIGHT, bottom - _BOTTOM - _LEGEND_ROW * rows)
 
@@ -217,10 +218,6 @@ class _Drawing:
         names = () if self._chart.y.hidden else self._chart.y.ticks(*self._y)
         widest = max((text_width(name, self._font) for _, name in names), default=0.0)
         return max(_LEFT, min(_MAX_LEFT, math.ceil(widest) + 24))
-
-    def _legend_rows(self, width: int) -> int:
-        used: float = sum(text_width(name, self._font) + 34 for name in self._chart.names)
-        return math.ceil(used / max(width, 1))
 
     def _at(self, x: float, y: float) -> tuple[float, float] | None:
         """Return the pixel of a point, or None if the point cannot be drawn."""

@@ -53,7 +53,10 @@ class InlineFigures(Preprocessor):
                 have |= lacking
                 output["data"] = {"text/html": _html(figure, f"dgkit-{number}-{at}", lacking)}
                 output["metadata"] = {}
-                _remove_picture(cell, at)
+                # the static picture of a view, and the style that hides it
+                below = cell.outputs[at + 1 : at + 1 + _PICTURE_AND_STYLE]
+                if below and below[0].get("metadata", {}).get("dgkit", {}).get("picture"):
+                    del cell.outputs[at + 1 : at + 1 + len(below)]
         return nb, resources
 
 
@@ -71,10 +74,3 @@ def _html(figure: dict[str, Any], place: str, lacking: set[str]) -> str:
     text = json.dumps({name: figure[name] for name in ("document", "roots")})
     drawing = _DRAW % (text.replace("<", "\\u003c"), place)
     return f'{"".join(scripts)}<div id="{place}"></div>{drawing}'
-
-
-def _remove_picture(cell: Any, at: int) -> None:
-    """Remove the static picture of a view, and the style that hides it."""
-    below = cell.outputs[at + 1 : at + 1 + _PICTURE_AND_STYLE]
-    if below and below[0].get("metadata", {}).get("dgkit", {}).get("picture"):
-        del cell.outputs[at + 1 : at + 1 + len(below)]

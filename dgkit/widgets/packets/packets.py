@@ -132,22 +132,19 @@ class PacketPanel(Panel):
     def _read(self) -> bool:
         """Take what was added to the capture; return whether anything was."""
         with self._lock:
-            return self._take_added()
-
-    def _take_added(self) -> bool:
-        restarted = self._capture.restarted()
-        if restarted:
-            self._packets.clear()
-            self._counts.clear()
-            self._bytes, self._problem = 0, ""
-        added, before = False, self._problem
-        try:
-            for packet in self._capture.read() if not self._problem else ():
-                self._keep(packet)
-                added = True
-        except (ValueError, OSError) as error:
-            self._problem = str(error)
-        return restarted or added or self._problem != before
+            restarted = self._capture.restarted()
+            if restarted:
+                self._packets.clear()
+                self._counts.clear()
+                self._bytes, self._problem = 0, ""
+            added, before = False, self._problem
+            try:
+                for packet in self._capture.read() if not self._problem else ():
+                    self._keep(packet)
+                    added = True
+            except (ValueError, OSError) as error:
+                self._problem = str(error)
+            return restarted or added or self._problem != before
 
     def _read_all(self) -> None:
         while self._read():

@@ -159,7 +159,9 @@ class Run:
                     break
             self._fraction = self._progress(request)
             self.silent_s = stall.check(self._fraction)
-            self._report_progress()
+            if time.monotonic() >= self._next_report:
+                self._next_report = time.monotonic() + TICK_S
+                self._on_progress(self)
             yield True
 
     def _reap_first(self, request: Request, seconds: float) -> bool:
@@ -205,11 +207,6 @@ class Run:
             if transfer in cancelled and not isinstance(error, PeerLost):
                 record["status"] = "CANCELLED"
             self._on_record(request, record, None)
-
-    def _report_progress(self) -> None:
-        if time.monotonic() >= self._next_report:
-            self._next_report = time.monotonic() + TICK_S
-            self._on_progress(self)
 
 
 def _is_done(transfer: SessionTransfer) -> bool:
