@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 import threading
 from pathlib import Path
 
@@ -312,7 +313,7 @@ def test_a_host_of_another_machine_alone_is_a_session_whose_moves_say_why_they_c
 
 def test_an_agent_of_another_version_is_a_typed_error(dpu, monkeypatch):
     other = m.VERSION + 1
-    monkeypatch.setattr("dgkit.session.connect.VERSION", other)
+    monkeypatch.setattr(sys.modules["dgkit.session.connect"], "VERSION", other)
     words = rf"speaks wire version {m.VERSION}.*client speaks {other}"
     with pytest.raises(dgkit.PeerVersion, match=words):
         dgkit.connect(dpu.address)
