@@ -16,9 +16,9 @@ from ..dma.remote_ring import ExportedRing
 from ..errors import ClosedError, DgkitError, PeerError, Unsupported
 from ..types import Access, Status
 from ..validate import whole
+from ..wire.creation import Creation
 from ..wire.host_id import boot_id
 from ..wire.messages import RING_LOCALS, CloseRing, OpenRing
-from ..wire.pending import Creation
 
 if TYPE_CHECKING:
     from .region import SessionRegion

@@ -9,8 +9,8 @@ from ..errors import AccessDenied, BoundsError, ClosedError, Unsupported
 from ..types import Access
 from ..unique import Unique
 from ..validate import byte_count
+from ..wire.creation import Creation
 from ..wire.messages import Free
-from ..wire.pending import Creation
 from .argument_checks import seconds
 
 if TYPE_CHECKING:

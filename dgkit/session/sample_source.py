@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 
 from ..errors import PeerError, PeerLost
+from ..wire.creation import Creation
 from ..wire.messages import Cancel, Subscribe, Watch
-from ..wire.pending import Creation
 from ..wire.telemetry import Sampled, decode_sampled
 from .describe import machine_of
 

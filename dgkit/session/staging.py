@@ -10,8 +10,9 @@ from .. import memory
 from ..buffers import has_objects, no_buffer
 from ..dma.byte_pool import BytePool
 from ..dpu.copier import Slots
+from ..wire.creation import Creation
 from ..wire.messages import Import
-from ..wire.pending import Creation, Pending, ReplyLost
+from ..wire.pending import Pending, ReplyLost
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from .. import finding, references
-from ..facts import bridges, cmdline, data_direct, gpudirect, pairs, pci, virtual
+from ..facts import bridges, cmdline, coherent, data_direct, pairs, pci, virtual
 from ..facts.bridges import Bridge
 from ..facts.distribution import as_root
 from ..facts.topology import Near
@@ -59,7 +59,7 @@ def _acs(case: Case) -> Iterator[Finding]:
     if data_direct.functions(case.machine):
         yield from _data_direct.judge_acs(case.machine)
         return
-    if gpudirect.is_coherent(case.machine):
+    if coherent.is_coherent(case.machine):
         yield _coherent()
         return
     below_cpu = _bridges(case)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from .. import finding, references
-from ..facts import cuda, gpudirect, imex, virtual
+from ..facts import coherent, cuda, imex, virtual
 from ..facts.cuda import Cuda, Toolkits
 from ..facts.distribution import install, install_dgkit, install_driver
 from ..facts.gpus import Gpu
@@ -103,7 +103,7 @@ def _cuinit_error(known: Cuda, machine: Machine) -> tuple[str, str, tuple[str, .
     inside = bool(machine.know(container).engine)
     if inside and machine.know(smi).trouble == "unknown":
         return name, _LOST_RULES, (_NEW_CONTAINER, *with_devices(machine, gpu=True))
-    if gpudirect.is_coherent(machine) and _lacks_sva(machine):
+    if coherent.is_coherent(machine) and _lacks_sva(machine):
         return name, _NO_SVA, ("# Use a kernel that is built with CONFIG_ARM_SMMU_V3_SVA=y",)
     if name == "CUDA_ERROR_SYSTEM_NOT_READY" and (other := _not_ready(machine)):
         return (name, *other)
@@ -223,7 +223,7 @@ def _cuda_context(case: Case, gpu: Gpu) -> Finding:
         why = "No memory of the GPU is left for a context."
         remedy = ["nvidia-smi", "# End the processes that hold its memory."]
         return finding.warn("GPU memory is full", why=why, remedy=remedy)
-    if gpudirect.smmu_passthrough(case.machine):
+    if coherent.smmu_passthrough(case.machine):
         why = "The SMMU is in passthrough, which CUDA cannot use on this GPU before Linux 6.11."
         return finding.fail(name, why=why, remedy=["dgkit doctor iommu"])
     why = "CUDA starts, but cannot use this GPU."

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from .. import finding, references
 from ..collect.reader import Reading
-from ..facts import cuda, data_direct, gpudirect, gpus, pci, pci_ids, virtual
+from ..facts import coherent, cuda, data_direct, gpus, pci, pci_ids, virtual
 from ..facts.cmdline import Cmdline, add_parameter, cmdline
 from ..facts.kconfig import kconfig
 from ..facts.pci import PciDevice
@@ -67,14 +67,14 @@ def _devices(machine: Machine) -> tuple[PciDevice, ...]:
             sources=[*_SOURCES, references.VM_TUNING("ATS and ACS configuration")],
         ),
         applies(
-            lambda case: case.goal is not Goal.GPU or gpudirect.is_coherent(case.machine),
+            lambda case: case.goal is not Goal.GPU or coherent.is_coherent(case.machine),
             "no other device has to reach the GPU",
         ),
     ],
 )
 def _iommu(case: Case) -> Iterator[Finding]:
     machine = case.machine
-    if gpudirect.is_coherent(machine):
+    if coherent.is_coherent(machine):
         yield _coherent(machine)
         return
     if machine.know(pci.tree).gpus and data_direct.functions(machine):
@@ -92,7 +92,7 @@ def _iommu(case: Case) -> Iterator[Finding]:
 def _coherent(machine: Machine) -> Finding:
     """Return the finding on a GPU coherent with the CPU, whose data does not pass the SMMU."""
     sources = [references.GRACE_SMMU("pull request 22")]
-    if not gpudirect.smmu_passthrough(machine):
+    if not coherent.smmu_passthrough(machine):
         return finding.ok("translating or new enough", needed="any", sources=sources)
     contexts = machine.know(cuda.contexts)
     codes = {contexts[gpu.address].code for gpu in gpus.usable(machine) if gpu.address in contexts}
