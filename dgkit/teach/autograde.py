@@ -56,6 +56,7 @@ class Normalise(NbGraderPreprocessor):  # type: ignore[misc]
             }
             own = _own_constants(folder, where)
             notes = [
+                *_unmark(nb.cells, released),
                 *_disown(nb.cells, released),
                 *_merge(nb.cells, released),
                 *_restore(nb.cells, released, marks, own),
@@ -73,6 +74,20 @@ def _submitted(folder: Path, where: Any) -> Path:
 def _name(cell: Any) -> str:
     marks = cell.metadata.get("nbgrader")
     return str(marks.get("grade_id", "")) if isinstance(marks, dict) else ""
+
+
+def _unmark(cells: list[Any], released: dict[str, Any]) -> list[str]:
+    """Make cells with a name that was not released, which nbgrader fails at, cells of the student.
+
+    Returns:
+        Notes.
+    """
+    notes = []
+    for cell in cells:
+        if (name := _name(cell)) and name not in released:
+            del cell.metadata["nbgrader"]
+            notes.append(f"the cell {name[:60]!r} is not of this lab: only its imports count")
+    return notes
 
 
 def _disown(cells: list[Any], released: dict[str, Any]) -> list[str]:
@@ -132,9 +147,11 @@ def _restore(
             made.metadata["nbgrader"]["checksum"] = source.checksum
             cells.insert(place, made)
             notes.append(f"the cell {name} was missing: it was added as released")
-            at = place
-        elif source.locked:
-            cell = cells[at]
+            place += 1
+            continue
+        cell = cells[at]
+        cell.metadata["nbgrader"].update(marks[name])
+        if source.locked:
             checksum = cell.metadata["nbgrader"].get("checksum")
             given = _visible(own(source.source))
             if cell.source.strip() != given and checksum != compute_checksum(cell):

@@ -250,6 +250,8 @@ def messy(path: Path) -> None:
     cells.insert(at, own | {"source": mine, "id": "mine"})
     at = cell_named(notebook, "walk")
     cells.insert(at, cells[at] | {"id": "copy", "source": skeleton("lab1")["walk"]})
+    renamed = {"nbgrader": header["metadata"]["nbgrader"] | {"grade_id": "read_header_2"}}
+    cells.append(header | {"id": "renamed", "source": "x = 1", "metadata": renamed})
     path.write_text(json.dumps(notebook))
 
 
@@ -277,6 +279,7 @@ def test_a_submission_that_was_split_pasted_and_cut_is_graded_as_the_student_che
     }
     assert "the cell read_header was there 2 times: graded as one" in pages["split"]
     assert "the cell walk was there 2 times: graded as one" in pages["split"]
+    assert "is not of this lab: only its imports count" in pages["split"]
     assert "hints taken, which cost no points: damage (1 of 3)" in pages["split"]
     assert "imports of your own cells count, too: import no_such_module; import" in pages["split"]
     for name in ("read_node", "test_walk"):
