@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from ..errors import ClosedError, RegionBusy, Unsupported
 from ..types import Status
+from ..unique import Unique
 from ..validate import whole
 from ._ffi import check, ffi, lib, nanoseconds
 from .region import region_method
@@ -255,7 +256,7 @@ class HandleLayout:
     limit: int | None = None
 
 
-class KernelQueue:
+class KernelQueue(Unique):
     """Queue of a device, of a session or of a NIC; a kernel gets it as one pointer.
 
     Attributes:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from ..errors import ClosedError, DgkitError
 from ..files import Fd
 from ..live_set import LiveSet
+from ..unique import Unique
 from ..validate import whole
 from ._ffi import check, ffi, lib, open_handle, spin_ns
 from .gpu_queue import HandleLayout, KernelQueue
@@ -133,7 +134,7 @@ class VerbsQueueInfo:
     operations: dict[int, int]
 
 
-class Nic:
+class Nic(Unique):
     """Thread that executes the work queue entries of queue pairs. Opened by `Device.nic`.
 
     Entries, completions and doorbells have the formats of mlx5 adapters, so NVIDIA's device headers

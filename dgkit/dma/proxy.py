@@ -8,6 +8,7 @@ import threading
 from dataclasses import dataclass
 
 from ..errors import ClosedError, DgkitError
+from ..unique import Unique
 from ._ffi import check, ffi, lib, spin_ns
 
 TYPE_CHECKING = False  # typing's own costs more to import than all of this
@@ -41,7 +42,7 @@ class ProxyStats:
     batches: int
 
 
-class Proxy:
+class Proxy(Unique):
     """Thread that serves the GPU queues of one device. Opened with the first GPU queue.
 
     Attributes:

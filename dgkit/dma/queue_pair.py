@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from ..errors import BoundsError, ClosedError
 from ..live_set import LiveSet
 from ..types import Access, parse_access
+from ..unique import Unique
 from ..validate import whole
 from ._ffi import check, ffi, lib, open_handle
 from .region import RemoteRegion
@@ -79,7 +80,7 @@ class RdmaMemory:
     access: Access
 
 
-class QueuePair:
+class QueuePair(Unique):
     """Queue pair that is connected manually. Created by `Queue.queue_pair`.
 
     Both sides open a queue pair, exchange `address` by any means, and connect. The peer may be

@@ -11,6 +11,7 @@ from threading import RLock
 
 from ..errors import ClosedError, DgkitError
 from ..live_set import LiveSet
+from ..unique import Unique
 from . import _library
 from .errors import InUse
 
@@ -68,7 +69,7 @@ class TryLock:
                 self._lock.release()
 
 
-class Handle:
+class Handle(Unique):
     """DOCA object. Children hold their parents; closing a parent closes its children first.
 
     `close()` is idempotent; a `with` block closes the object at its end. The finalizer of an open

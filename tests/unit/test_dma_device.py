@@ -236,8 +236,11 @@ def test_a_provider_that_cannot_be_printed_is_refused(name):
 
 @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, pickle.dumps])
 def test_a_device_cannot_be_copied(copied):
-    with Device("soft") as device, pytest.raises(TypeError, match="a Device cannot be copied"):
-        copied(device)
+    with Device("soft") as device, device.nic() as nic, nic.queue_pair(64) as pair:
+        region = device.register(dgkit.empty(4096))
+        for owner in (device, nic, pair, device.gpu_queue(64, regions=[region])):
+            with pytest.raises(TypeError, match=f"a {type(owner).__name__} cannot be copied"):
+                copied(owner)
 
 
 def _engine() -> int:
