@@ -76,7 +76,7 @@ def test_indices_that_do_not_wrap_cost_the_cases_that_wrap():
 
 @pytest.mark.more
 def test_a_doorbell_for_each_value_costs_its_part():
-    made = score(LAB, changed("submit", "if ring.load(2):", "if True:"), "test_doorbell")
+    made = score(LAB, changed("submit", "if ring.load(armed_word):", "if True:"), "test_doorbell")
     assert made.total == 0.0
     assert "doorbells; the consumer was armed" in made.feedback["test_doorbell"]
 
