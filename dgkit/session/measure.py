@@ -6,18 +6,22 @@ import contextlib
 from array import array
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Optional
+from typing import TYPE_CHECKING, Any, Optional, cast
 
+from ..dma.context import provider_name
+from ..dpu import benchmark
+from ..dpu.region_ref import RegionRef
 from ..dpu.values import LatencyTask, RateTask
 from ..errors import PeerError
 from ..report import BandwidthReport, LatencyReport
 from ..sizes import SCRATCH_PAGE, SWEEP_BYTES
-from ..types import Access, Op
+from ..types import Access, Op, Path
 from ..wire.messages import MAX_SAMPLES
 from . import argument_checks
 from .describe import machine_of
 
 if TYPE_CHECKING:
+    from ..dma import Device, RemoteRegion
     from .backend import Backend
     from .region import SessionRegion
     from .region_factory import RegionFactory
@@ -168,6 +172,21 @@ def latency(backend: Backend, of: Measured, *, count: int, progress: ProgressCal
         listener.samples, size=of.size, op=of.op, provider=backend.provider, path=done.path,
         floor_ns=floors, machine=machine_of(done.machine),
         spinning=spinning(of.info), where=of.where, sleeps=done.sleeps,
+    )  # fmt: skip
+
+
+def latency_of_import(remote: RemoteRegion, *, size: int, op: str, count: int) -> LatencyReport:
+    """Measure latencies of transfers with an imported region, without a session."""
+    count = argument_checks.within("count", count, 1, MAX_SAMPLES)
+    listener, device = _Listener(None, count), cast("Device", remote.device)
+    task = LatencyTask(0, size, argument_checks.op(op).value, count, Path.AUTO.value)
+    done = benchmark.latency(task, RegionRef(remote=remote), device, listener)
+    return LatencyReport.of(
+        listener.samples, size=size, op=op,
+        provider=provider_name(device.provider, remote.emulated),
+        path=done.path, floor_ns=[done.floor_before, done.floor_after],
+        machine=machine_of(done.machine), spinning=device.caps.spin_ns > 0, where=repr(remote),
+        sleeps=done.sleeps,
     )  # fmt: skip
 
 

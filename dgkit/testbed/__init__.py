@@ -30,7 +30,7 @@ requirements.py    programs that must be installed on this machine
 
 from .doorbell import gpu_queue, serve_gpu_queue
 from .images import clean
-from .pair import connect, receive, share
+from .pair import connect, latency, receive, share
 from .testbed import Testbed, running, up
 
 __all__ = [
@@ -38,6 +38,7 @@ __all__ = [
     "clean",
     "connect",
     "gpu_queue",
+    "latency",
     "receive",
     "running",
     "serve_gpu_queue",

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..dma import Device, Region, RemoteRegion
+    from ..report import LatencyReport
     from ..session import Session
     from ..session.region import SessionRegion
 
@@ -97,6 +98,26 @@ def receive(name: str, device: Device, *, timeout: float = WAIT_S) -> RemoteRegi
     """
     guest()
     return latest("region", name, timeout, f"nothing was shared as {name!r}", device.import_region)
+
+
+def latency(
+    remote: RemoteRegion, size: int = 64, op: str = "read", count: int = 1000
+) -> LatencyReport:
+    """Measure the latency of transfers with a region that was received, as Session.latency().
+
+    Args:
+        remote: The region; a write changes its first bytes.
+        size: Bytes of each transfer.
+        op: "read" or "write", seen from this guest.
+        count: Transfers.
+
+    Raises:
+        BoundsError: The region is smaller.
+        TransferError: A transfer failed.
+    """
+    from ..session.measure import latency_of_import
+
+    return latency_of_import(remote, size=size, op=op, count=count)
 
 
 def latest(kind: str, name: str, timeout: float, absent: str, use: Callable[[bytes], T]) -> T:

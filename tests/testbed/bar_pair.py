@@ -103,6 +103,9 @@ def dpu() -> None:
             check("emulated" in text and "bar" in text, text)
         queue.read(local, remote).wait()
         check(bytes_here == BEFORE, "what was read is not what the host guest wrote")
+        report = dgkit.testbed.latency(remote, count=200)
+        print(report)
+        check(report.label == "software DPU, emulated PCI bar, emulated", report.label)
         bytes_here[:] = AFTER
         shape = {"local_offset": EDGE, "remote_offset": EDGE}
         queue.write(local, remote, size=SIZE - EDGE, **shape).wait()

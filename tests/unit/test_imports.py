@@ -56,7 +56,7 @@ ALLOWED = {
     "gpu_initiated": _BASE | {"dma", "memory", "report"},
     "doctor": _BASE | {"_version", "dma", "session", "wire"},  # for experiments; wire's version
     "runtime_folder": {"errors", "files"},
-    "testbed": _BASE | {"dma", "memory", "runtime_folder", "session", "wire"},
+    "testbed": _BASE | {"dma", "memory", "report", "runtime_folder", "session", "wire"},
     "teach": _BASE | {"dma", "gpu_initiated", "memory"},
     "dpu": _BOTTOM - {"wire"},
     "agent": _BOTTOM | {"_version", "dpu"},
