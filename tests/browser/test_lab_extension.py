@@ -1,11 +1,13 @@
 """dgkit's extension of JupyterLab: launcher cards, commands, sidebar, welcome notebook."""
 
 import json
+import shutil
 from pathlib import Path
 
 import nbformat
 import pytest
 from playwright.sync_api import expect
+from support.jupyter.notebooks import notebook
 from support.jupyter.page import Notebook
 
 import dgkit.jupyter
@@ -13,6 +15,7 @@ import dgkit.jupyter
 FOLDER = Path(dgkit.jupyter.__file__).parent / "labextensions/dgkit"
 CARDS = ("Welcome to dgkit", "dgkit dashboard", "dgkit doctor")
 WELCOME = "dgkit-welcome.ipynb"
+TUTORIALS = ".jp-RenderedMarkdown li:has-text('The tutorials of dgkit')"
 
 
 @pytest.fixture
@@ -52,6 +55,8 @@ def test_the_sidebar_opens_a_dashboard_that_works(page, lab_page, dark):
 def test_the_welcome_notebook_is_made_once_and_what_is_written_there_stays(page, lab_page):
     page.locator(".jp-Launcher").get_by_text("Welcome to dgkit", exact=True).click()
     expect(page.get_by_role("heading", name="Welcome to dgkit")).to_be_visible()
+    expect(page.locator(TUTORIALS)).to_contain_text("01, the first DMA (01_first_dma.ipynb)")
+    expect(page.locator(TUTORIALS).get_by_role("link")).to_have_count(0)
     path = lab_page.lab.root / WELCOME
     book = nbformat.read(path, as_version=4)
     book.cells[0].source = "# Mine"
@@ -65,9 +70,19 @@ def test_the_address_that_dgkit_lab_prints_opens_the_welcome_notebook(page, lab_
     page.goto(f"{lab_page.lab.url}lab?token={lab_page.lab.token}&dgkit=welcome")
     expect(page.get_by_role("heading", name="Welcome to dgkit")).to_be_visible(timeout=60_000)
     assert (lab_page.lab.root / WELCOME).is_file()
-    notebook = Notebook(lab_page, WELCOME).open()
+    book = Notebook(lab_page, WELCOME).open()
     lab_page.ask("async () => { await app.commands.execute('notebook:run-all-cells'); }")
-    notebook.ready("dashboard")
-    assert notebook.value("bytes(region.array[:18])") == b"hello from the DPU"
+    book.ready("dashboard")
+    assert book.value("bytes(region.array[:18])") == b"hello from the DPU"
     expect(page.get_by_text("dgkit doctor:")).to_be_visible()
     lab_page.shot("welcome")
+
+
+def test_its_links_lead_to_the_tutorials_that_are_there(page, lab_page):
+    folder = lab_page.lab.root / "tutorials"
+    folder.mkdir()
+    nbformat.write(notebook("'a tutorial'"), folder / "01_first_dma.ipynb")
+    lab_page.ask("async () => { await app.commands.execute('dgkit:welcome'); }")
+    page.locator(TUTORIALS).get_by_role("link", name="01, the first DMA").click()
+    expect(page.get_by_text("'a tutorial'").first).to_be_visible()
+    shutil.rmtree(folder)

@@ -62,14 +62,27 @@
     return panel;
   }
 
+  // Links of the notebook to the tutorials, as they are reached from a folder with these files; without them, text.
+  function linked(notebook, names) {
+    const folder = names.includes("01_first_dma.ipynb") ? "" : names.includes("tutorials") ? "tutorials/" : null;
+    const link = (_, text, name) => (folder === null ? `${text} (\`${name}\`)` : `[${text}](${folder}${name})`);
+    for (const cell of notebook.cells)
+      if (cell.cell_type === "markdown")
+        cell.source = [cell.source]
+          .flat()
+          .join("")
+          .replace(/\[([^\]]+)\]\(tutorials\/([^)]+)\)/g, link);
+    return notebook;
+  }
+
   // Creates the file only if it is missing, so that a student's changes are kept.
   async function openWelcome(app) {
     const { contents } = app.serviceManager;
-    const there = (await contents.get("", { content: true })).content.some(({ name }) => name === WELCOME);
-    if (!there) {
+    const names = (await contents.get("", { content: true })).content.map(({ name }) => name);
+    if (!names.includes(WELCOME)) {
       const answer = await fetch(new URL("welcome.ipynb", files));
       if (!answer.ok) throw new Error(`welcome.ipynb: ${answer.status} ${answer.statusText}`);
-      const content = await answer.json();
+      const content = linked(await answer.json(), names);
       await contents.save(WELCOME, { type: "notebook", format: "json", content });
     }
     return open(app, WELCOME);
