@@ -156,9 +156,24 @@ def test_a_view_of_a_dashboard_that_started_its_dpu_shows_at_once_what_it_can_do
     assert not given.of("sample")
 
 
+@pytest.fixture
+def in_a_cell(monkeypatch):
+    monkeypatch.setattr("IPython.display.publish_display_data", lambda *_, **__: None)
+    monkeypatch.setattr("dgkit.cell_lifetime.current_run", lambda: ("cell", "run"))
+
+
+@pytest.mark.usefixtures("in_a_cell")
+def test_displayed_in_a_cell_it_begins_before_the_page_has_its_panels(view):
+    board = view(dashboard())
+    board.panel._ipython_display_()
+    board.wait_for("sample", lambda fields: states(fields)[0] == "running")
+
+
+@pytest.mark.usefixtures("in_a_cell")
 def test_one_that_was_stopped_before_it_is_shown_does_nothing_by_itself(view):
     board = view(dashboard())
     board.panel.stop()
+    board.panel._ipython_display_()
     board.ask("watch", view="one", on=True)
     board.wait_for("status")
     assert not board.of("sample")

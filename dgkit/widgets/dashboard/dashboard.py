@@ -28,7 +28,7 @@ from ..base.panel import Panel, handler, next_snapshot
 from ..base.session_model import SessionModel, regions_trait, selected_trait
 from ..base.traits import State
 from .gauges import Gauges
-from .sample_run import Panels, SampleRun, close_all, create_panels, sides_state
+from .sample_run import Panels, SampleRun, close_all, create_panels, import_all, sides_state
 
 if TYPE_CHECKING:
     from ...session import Session
@@ -97,6 +97,7 @@ def _new(session: Session | None) -> Dashboard:
         return Dashboard(session)
     from ...session import connect
 
+    threading.Thread(target=import_all, name="dgkit-imports", daemon=True).start()
     with cell_lifetime.detached():  # stays open with its regions when the cell runs again
         return Dashboard(connect(), owned=True)
 
@@ -228,6 +229,12 @@ class Dashboard(Panel):
 
     def _sample_state(self) -> dict[str, Any]:
         return {"steps": [], "said": ""} if self._sample is None else self._sample.state()
+
+    def _ipython_display_(self) -> None:
+        """Display the dashboard; the sample run starts while the page loads the panels."""
+        if not self._greeted and cell_lifetime.current_run()[0]:
+            self.show_me()
+        super()._ipython_display_()
 
     def _send_sample(self) -> None:
         latency = self.panels.plot.headline

@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
+from importlib import import_module
 from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -34,6 +35,15 @@ class Panels(NamedTuple):
     transfer: TransferPanel
     hex: HexView
     plot: LatencyPlot
+
+
+def import_all() -> None:
+    """Import what panels and their pictures need, while the DPU's process starts."""
+    from PIL import Image
+
+    for panel in ("allocate", "hexview", "latency", "transfer"):
+        import_module(f"dgkit.widgets.{panel}.{panel}")
+    Image.preinit()  # of the formats; the first save() would do it
 
 
 def create_panels(session: Session, plot: LatencyPlot | None = None) -> Panels:
