@@ -154,6 +154,9 @@ def test_a_view_of_a_dashboard_that_started_its_dpu_shows_at_once_what_it_can_do
     board.wait_for("sample", lambda fields: states(fields)[0] == "running")
     given.wait_for("status")
     assert not given.of("sample")
+    assert "“Show me” allocates one" in given.ask("hello")["sample"]["said"]
+    session.empty(64)
+    given.wait_for("sample", lambda fields: not fields["sample"]["said"])
 
 
 @pytest.fixture

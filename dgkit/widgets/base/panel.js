@@ -21,9 +21,11 @@ function makeStrip(root, onRestart) {
   const live = h("div", { role: "alert" }, text);
   const strip = h("div", { class: "dg-strip", hidden: true }, live, restart, close);
   const show = (error) => {
+    const board = root.closest(".dgkit-dashboard");
+    if (error.restart && board && board !== root) return; // it says so, once, and has the button
     const message = error.message ?? error.text;
     text.replaceChildren(h("strong", {}, /[.!?:]$/.test(message) ? message : `${message}.`), " ", error.hint ?? "");
-    restart.hidden = !error.restart || Boolean(root.closest(".dgkit-dashboard")); // which has a button of its own
+    restart.hidden = !error.restart || Boolean(board);
     lost = Boolean(error.restart);
     strip.hidden = false;
   };

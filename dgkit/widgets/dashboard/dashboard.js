@@ -196,7 +196,8 @@ function makeSample(view) {
       h("code", { class: "dg-mono" }, python),
     );
   const draw = ({ steps: sample, said: text }) => {
-    steps.hidden = !sample.length;
+    steps.hidden = !sample.length && !text;
+    code.hidden = hide.hidden = !sample.length;
     const at = sample.findIndex(({ state }) => state === "running");
     start.disabled = at >= 0;
     said.textContent = at < 0 ? text : `${at + 1} of ${sample.length}: ${sample[at].title}`;

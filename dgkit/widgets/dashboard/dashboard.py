@@ -36,6 +36,10 @@ if TYPE_CHECKING:
 
 _UPDATE_INTERVAL_S = 1.0  # of the counters
 _GAUGES_INTERVAL_S = 2.0  # of the load of this machine
+_EMPTY = (
+    "There is no region yet: “Show me” allocates one, has the DPU write an image into it and "
+    "measures the latency. Or open “Allocate memory” below."
+)
 _ARRANGEMENTS = ("rows", "tabs")
 _VIEW_EXPIRY_S = 60.0  # a view that has not reported for this long is closed
 
@@ -181,6 +185,8 @@ class Dashboard(Panel):
     def _session_changed(self, what: str) -> None:
         if what == "regions":
             self.broadcast_state("status", self._status)
+            if self._sample is None:
+                self._send_sample()
         if what != "written":
             self.refresh_traits()
 
@@ -228,7 +234,10 @@ class Dashboard(Panel):
         self._sample_changed()
 
     def _sample_state(self) -> dict[str, Any]:
-        return {"steps": [], "said": ""} if self._sample is None else self._sample.state()
+        if self._sample is not None:
+            return self._sample.state()
+        empty = not self.session.closed and not SessionModel.of(self.session).live()
+        return {"steps": [], "said": _EMPTY if empty else ""}
 
     def _ipython_display_(self) -> None:
         """Display the dashboard; the sample run starts while the page loads the panels."""
