@@ -4,6 +4,7 @@ import ast
 import json
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -26,27 +27,31 @@ def sources() -> Iterator[tuple[Path, str]]:
                 yield path, re.sub(r"^[ \t]*[%!].*$", "", "".join(cell["source"]), flags=re.M)
 
 
-def wrong(source: str) -> list[str]:
-    """Return the docstrings that open as no summary does; none where the source has magics."""
+@cache
+def documented(source: str) -> list[ast.AST]:
+    """Return the modules, classes and functions of a source; none where it has magics."""
     try:
-        nodes = [node for node in ast.walk(ast.parse(source)) if isinstance(node, DOCUMENTED)]
+        return [node for node in ast.walk(ast.parse(source)) if isinstance(node, DOCUMENTED)]
     except SyntaxError:
         return []
-    return [text for node in nodes if OPENINGS.match(text := ast.get_docstring(node) or "")]
+
+
+def wrong(source: str) -> list[str]:
+    """Return the docstrings that open as no summary does."""
+    docstrings = [ast.get_docstring(node) or "" for node in documented(source)]  # type: ignore[arg-type]
+    return [text for text in docstrings if OPENINGS.match(text)]
 
 
 def broken(source: str) -> list[str]:
     """Return lines of docstrings with text behind a heading, or with parameters before one."""
-    try:
-        nodes = [node for node in ast.walk(ast.parse(source)) if isinstance(node, DOCUMENTED)]
-    except SyntaxError:
-        return []
-    return [line for node in nodes for line in _broken_lines(node)]
+    return [line for node in documented(source) for line in _broken_lines(node)]
 
 
 def _broken_lines(node: ast.AST) -> Iterator[str]:
-    names = [arg.arg for arg in ast.walk(node) if isinstance(arg, ast.arg)]
     lines = (ast.get_docstring(node) or "").splitlines()  # type: ignore[arg-type]
+    if not any(":" in line for line in lines):
+        return
+    names = [arg.arg for arg in ast.walk(node) if isinstance(arg, ast.arg)]
     headings = [number for number, line in enumerate(lines) if re.fullmatch(HEADING, line)]
     described = len(lines) if not headings else headings[0]
     yield from (line for line in lines if re.match(rf"({HEADING}) +\S", line))

@@ -17,7 +17,7 @@ _CHOICES: dict[str, tuple[Any, ...]] = {
 
 
 class Options:
-    """The options by name, in `values`; each starts with the first of its choices."""
+    """Values of the view's options by name; at first, the first choice of each."""
 
     def __init__(self) -> None:
         self.values: dict[str, Any] = {name: choices[0] for name, choices in _CHOICES.items()}
