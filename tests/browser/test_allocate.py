@@ -73,7 +73,7 @@ def test_more_memory_than_there_is_is_said_in_the_strip(board, panel):
 
 
 def test_an_error_that_comes_before_the_reply_stays(board, panel):
-    board.cell(
+    board.execute(
         "import functools, time\n"
         "of = type(d.panels.allocate); make = of.make\n"
         "@functools.wraps(make)\n"
@@ -84,7 +84,7 @@ def test_an_error_that_comes_before_the_reply_stays(board, panel):
     panel.get_by_label("Shape, items").fill("500T")
     panel.get_by_role("button", name="Allocate").click()
     expect(panel.get_by_role("alert")).to_contain_text("Free a region, or request less memory")
-    board.cell("of.make = make")
+    board.execute("of.make = make")
     board.quiet()
     expect(panel.get_by_role("alert")).to_contain_text("Free a region, or request less memory")
     expect(panel.get_by_text("Allocating…")).to_have_count(0)
@@ -94,7 +94,7 @@ def test_an_error_that_comes_before_the_reply_stays(board, panel):
 
 def test_a_state_that_was_overtaken_by_a_newer_one_is_ignored(board, panel):
     line = {"id": 99, "name": "overtaken", "done": 1, "total": 2}
-    board.cell(
+    board.execute(
         "of = d.panels.allocate; of.broadcast_state('jobs', lambda: {'jobs': []})\n"
         f"of.broadcast('jobs', snapshot=1, jobs=[{line}])\n"
         "of.broadcast('status', text='All are sent.')"
@@ -110,19 +110,19 @@ def test_an_exported_descriptor_is_copied_and_opens_the_region(board, panel):
     expect(descriptor).to_have_value(board.value(f"{region('sent')}.token.hex()"))
     expect(panel.get_by_text("Copied.")).to_be_visible()
     copied = panel.page.evaluate("navigator.clipboard.readText()")
-    board.cell("other = dgkit.Device('soft')")
+    board.execute("other = dgkit.Device('soft')")
     assert board.value(f"other.import_region(bytes.fromhex({copied!r})).size") == 4096
-    board.cell("other.close()")
+    board.execute("other.close()")
     panel.get_by_role("button", name="Close").click()
 
 
 def test_a_variable_of_the_notebook_is_registered_by_its_name(board, panel):
-    board.cell("mine = np.arange(1000, dtype='i4')")
+    board.execute("mine = np.arange(1000, dtype='i4')")
     panel.get_by_text("Register a variable of the notebook").click()
     panel.get_by_label("Variable").fill("mine")
     panel.get_by_role("button", name="Register").click()
     expect(row(panel, "mine")).to_contain_text("4,000 uint8")
-    board.cell(f"d.session.write({region('mine')}, bytes(4))")
+    board.execute(f"d.session.write({region('mine')}, bytes(4))")
     assert board.value("int(mine[0]), int(mine[1])") == (0, 1)
     panel.get_by_text("Register a variable of the notebook").click()
 

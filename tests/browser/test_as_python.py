@@ -6,7 +6,7 @@ from playwright.sync_api import expect
 
 @pytest.fixture
 def filled(board):
-    board.cell("grid = d.session.empty(4096, name='grid'); grid.array[:] = 7; d.selected = grid")
+    board.execute("grid = d.session.empty(4096, name='grid'); grid.array[:] = 7; d.selected = grid")
     for name in ("transfer", "hexview"):
         shown = board.panel(name).get_by_label("Region", exact=True).locator("option:checked")
         expect(shown).to_contain_text("grid")

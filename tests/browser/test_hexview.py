@@ -10,7 +10,7 @@ SIZE = 1 << 20
 
 @pytest.fixture
 def panel(board):
-    board.cell(
+    board.execute(
         f"page = d.session.empty({SIZE}, name='page')\n"
         "page.array[:] = np.arange(page.size, dtype='u4').view('u1')[: page.size]"
     )
@@ -65,7 +65,7 @@ def test_an_offset_that_is_not_there_is_said(panel):
 
 
 def test_it_finds_bytes_and_text(board, panel):
-    board.cell("page.array[700001:700007] = np.frombuffer(b'needle', 'u1')")
+    board.execute("page.array[700001:700007] = np.frombuffer(b'needle', 'u1')")
     panel.get_by_label("Find", exact=True).fill("needle")
     panel.get_by_label("Find", exact=True).press("Enter")
     expect(panel.get_by_role("status").filter(has_text="Found at 0xaae61")).to_be_visible()
@@ -100,7 +100,7 @@ def test_what_has_changed_is_marked_until_it_is_seen(board, panel):
     go(panel, "0", 0)
     panel.get_by_role("button", name="Mark as seen").click()
     board.quiet()
-    board.cell("page.array[5] = 0x99")
+    board.execute("page.array[5] = 0x99")
     panel.get_by_role("button", name="Refresh").click()
     expect(cell(panel, 5)).to_have_class(re.compile("dg-changed"))
     expect(cell(panel, 5)).to_have_text("99")
@@ -150,7 +150,7 @@ def test_the_keyboard_goes_through_the_past_of_the_bytes(board):
     expect(past.get_by_role("status")).to_contain_text("2 of 3: host wrote 3 bytes at 0x1")
     past.get_by_role("button", name="Select its bytes").press("Enter")
     expect(grid(panel).locator(".dg-hex-bytes .dg-selected")).to_have_text(["74", "77", "6f"])
-    board.cell("view.close()")
+    board.execute("view.close()")
 
 
 def test_both_sides_stand_beside_each_other_and_agree(board, panel):
@@ -161,7 +161,7 @@ def test_both_sides_stand_beside_each_other_and_agree(board, panel):
 
 
 def test_bytes_are_read_as_numbers_of_either_order(board, panel):
-    board.cell("page.array[:8] = np.frombuffer(np.array([1.5, -2], '>f4').tobytes(), 'u1')")
+    board.execute("page.array[:8] = np.frombuffer(np.array([1.5, -2], '>f4').tobytes(), 'u1')")
     go(panel, "0", 0)
     panel.get_by_label("Values").select_option("f32")
     panel.get_by_label("Byte order").select_option("big")
@@ -170,7 +170,7 @@ def test_bytes_are_read_as_numbers_of_either_order(board, panel):
 
 
 def test_a_selection_by_mouse_is_copied(board, panel):
-    board.cell("page.array[:4] = [1, 2, 3, 255]")
+    board.execute("page.array[:4] = [1, 2, 3, 255]")
     go(panel, "0", 0)
     panel.get_by_role("button", name="Refresh").click()
     cell(panel, 0).click()
@@ -199,7 +199,7 @@ def test_the_keyboard_alone_moves_selects_and_copies(panel):
 def test_a_gib_is_scrolled_and_jumped_through(board, panel):
     size = 1 << 30
     places = [0, size - 16, size // 2, 123_456_784, 0x2FFFFFF0]
-    board.cell(
+    board.execute(
         f"large = d.session.empty({size}, name='large')\n"
         f"for place in {places}: large.array[place : place + 8].view('u8')[:] = place + 1"
     )

@@ -11,7 +11,7 @@ SIZE = 1 << 20
 
 @pytest.fixture
 def panel(board):
-    board.cell(
+    board.execute(
         f"page = d.session.empty({SIZE}, name='page')\n"
         "page.array[: 1 << 19] = np.repeat(np.arange(128, dtype='u1'), 4096)\n"
         "page.array[5 << 17 : 6 << 17] = np.random.default_rng(0).integers(0, 256, 1 << 17)"
@@ -56,7 +56,7 @@ def test_a_click_goes_there_and_the_bytes_in_view_are_framed(panel):
 
 def test_each_part_says_its_mean_its_entropy_and_whether_it_changed(board, panel):
     mark(panel)
-    board.cell("page.array[4096 * 64] = 255")
+    board.execute("page.array[4096 * 64] = 255")
     panel.get_by_role("button", name="Refresh").click()
     expect(note(panel)).to_contain_text("1 part changed")
     box = strip(panel).bounding_box()
@@ -68,7 +68,7 @@ def test_each_part_says_its_mean_its_entropy_and_whether_it_changed(board, panel
 
 
 def test_of_a_large_region_it_reads_a_sample_and_says_so(board, panel):
-    board.cell("large = d.session.empty(1 << 30, name='large')")
+    board.execute("large = d.session.empty(1 << 30, name='large')")
     before = board.value("d.session.stats()['bytes']")
     panel.get_by_label("Region").select_option(label="large, 1 GiB")
     panel.get_by_role("grid").scroll_into_view_if_needed()  # what is not in view reads nothing
@@ -79,14 +79,14 @@ def test_of_a_large_region_it_reads_a_sample_and_says_so(board, panel):
 
 
 def test_a_region_that_is_chosen_later_than_a_minute_after_the_view_s_report_is_read(board, panel):
-    board.cell("from dgkit.widgets.base import viewers; viewers._RECENT_S = 0.0")
+    board.execute("from dgkit.widgets.base import viewers; viewers._RECENT_S = 0.0")
     try:
-        board.cell("later = d.session.empty(8192, name='later')")
+        board.execute("later = d.session.empty(8192, name='later')")
         panel.get_by_label("Region").select_option(label="later, 8 KiB")
         panel.get_by_role("grid").scroll_into_view_if_needed()
         expect(note(panel)).to_contain_text("256 parts of 32 B; all 8 KiB read by DMA")
     finally:
-        board.cell("viewers._RECENT_S = 60.0")
+        board.execute("viewers._RECENT_S = 60.0")
 
 
 def test_the_host_sees_it_directly(panel):
@@ -98,7 +98,7 @@ def test_the_host_sees_it_directly(panel):
 def test_it_is_drawn(board, panel, dark):
     page = board.lab_page
     mark(panel)
-    board.cell("page.array[200 * 4096 : 204 * 4096 : 7] = 0x41")
+    board.execute("page.array[200 * 4096 : 204 * 4096 : 7] = 0x41")
     panel.get_by_role("button", name="Refresh").click()
     expect(note(panel)).to_contain_text("4 parts changed")
     panel.get_by_label("Overview", exact=True).select_option("entropy" if dark else "value")

@@ -9,7 +9,7 @@ PIXEL = """([canvas, x, y]) => [...canvas.getContext("2d").getImageData(x, y, 1,
 
 @pytest.fixture
 def panel(board):
-    board.cell(
+    board.execute(
         "y, x = np.mgrid[:128, :128]\n"
         "picture = d.session.empty((128, 128), dtype='f4', name='picture')\n"
         "picture.array[:] = np.hypot(x - 64, y - 64)\n"
@@ -23,7 +23,7 @@ def panel(board):
     image(panel).locator("summary").click()
     expect(note(panel)).to_contain_text("128 rows of 128 items of f32, all bytes, read by DMA")
     yield panel
-    board.cell("hexview.image = None")
+    board.execute("hexview.image = None")
     expect(image(panel)).not_to_have_attribute("open", "")
 
 
@@ -70,8 +70,7 @@ def test_its_pixels_follow_the_bytes_live_and_the_setting(board, panel):
     )
     panel.get_by_role("button", name="Watch live").click()
     expect(panel.get_by_role("button", name="Watch live")).to_have_attribute("aria-pressed", "true")
-    board.cell("picture.array[64, 64] = 1000")  # at the notebook's end, which comes into view
-    plot(panel).scroll_into_view_if_needed()
+    board.execute("picture.array[64, 64] = 1000")
     until(lambda: pixel(board, panel, 64, 64) == [0xFD, 0xE7, 0x25, 255], "the greatest value")
     panel.get_by_role("button", name="Watch live").click()
     expect(panel.get_by_role("button", name="Watch live")).to_have_attribute(
@@ -89,7 +88,7 @@ def test_its_pixels_follow_the_bytes_live_and_the_setting(board, panel):
 
 
 def test_of_a_large_region_it_shows_rows_and_goes_on(board, panel):
-    board.cell("large = d.session.empty(1 << 24, name='large')")
+    board.execute("large = d.session.empty(1 << 24, name='large')")
     panel.get_by_label("Region").select_option(label="large, 16 MiB")
     expect(note(panel)).to_contain_text("256 rows of 512 items of u8, 0x0 to 0x1ffff")
     panel.get_by_role("button", name="Next rows").click()

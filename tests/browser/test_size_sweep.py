@@ -34,7 +34,7 @@ def panel(board):
     panel.get_by_label("Rounds").fill("2")
     panel.get_by_label("Samples a round").fill("100")
     yield panel
-    board.cell("swept.close()")
+    board.execute("swept.close()")
 
 
 def test_a_sweep_is_drawn_compared_and_saved(board, panel, tmp_path):

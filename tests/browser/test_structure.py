@@ -27,14 +27,14 @@ hexview.structure = Packet
 @pytest.fixture
 def panel(board):
     panel = board.panel("hexview")
-    board.cell(STRUCTURE)
+    board.execute(STRUCTURE)
     panel.get_by_label("Region").select_option(label="page, 64 KiB")
     panel.get_by_label("Values").select_option("hex")
     panel.get_by_label("Source").select_option("dpu")
     panel.get_by_role("button", name="Refresh").click()
     expect(value(panel, "magic")).to_have_text("54977 (0xd6c1)")
     yield panel
-    board.cell("hexview.structure = None; hexview.structure")
+    board.execute("hexview.structure = None; hexview.structure")
 
 
 def row(panel, name):
@@ -77,7 +77,7 @@ def test_it_is_moved_by_its_size_and_to_the_cursor(board, panel):
     panel.get_by_role("button", name="Place at the cursor").click()
     expect(panel.get_by_text("Packet at 0x8,")).to_be_visible()
     expect(panel.get_by_role("button", name="Previous structure")).to_be_disabled()
-    board.cell("hexview.structure_offset = 0")
+    board.execute("hexview.structure_offset = 0")
     expect(value(panel, "sent")).to_have_text("0")
 
 
@@ -127,7 +127,7 @@ def test_alone_it_fits_beside_the_file_browser(board, panel):
         page.theme(False)
         page.ask("() => app.shell.collapseLeft()")
         page.page.set_viewport_size({"width": 1600, "height": 2600})
-        board.cell("alone.close()")
+        board.execute("alone.close()")
 
 
 RECORDS = """
@@ -144,7 +144,7 @@ d.panels.hex.region = log
 
 def test_records_of_a_dtype_are_sorted_filtered_and_linked_with_the_bytes(board):
     panel = board.panel("hexview")
-    board.cell(RECORDS)
+    board.execute(RECORDS)
     box = panel.get_by_role("region", name="Records")
     rows = box.locator("tbody tr:visible")
     expect(panel.get_by_text("1,000,000 records of 20 bytes")).to_be_visible()
@@ -164,4 +164,4 @@ def test_records_of_a_dtype_are_sorted_filtered_and_linked_with_the_bytes(board)
     expect(panel.get_by_text("1,000,000 records of 20 bytes")).to_be_visible()
     box.press("End")
     expect(rows.last.locator("th")).to_have_text("999,999")
-    board.cell("log.close()")
+    board.execute("log.close()")

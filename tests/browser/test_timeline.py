@@ -10,7 +10,7 @@ from support.processes.waiting import until
 
 @pytest.fixture
 def panel(board):
-    board.cell(
+    board.execute(
         "sheet = d.session.empty(1 << 22, name='sheet')\n"
         "d.panels.transfer.transfer('write', sheet, bytes(1 << 20), repeat=8, depth=4).wait()\n"
         "d.panels.transfer.transfer('read', sheet, size=1 << 16, repeat=4, depth=2).wait()"
@@ -55,9 +55,9 @@ def test_each_transfer_has_a_bar_that_leads_to_its_completion(board, panel):
 
 
 def test_a_click_shows_the_bytes_of_a_transfer_in_the_hex_view(board, panel):
-    board.cell("d.panels.transfer.transfer('write', sheet, b'marked', offset=0x1230).wait()")
+    board.execute("d.panels.transfer.transfer('write', sheet, b'marked', offset=0x1230).wait()")
     number = board.value("d.panels.transfer.last_completion['number']")
-    board.cell("d.selected = d.session.empty(64, name='other')")
+    board.execute("d.selected = d.session.empty(64, name='other')")
     expect(board.panel("hexview").get_by_role("heading")).to_contain_text("other")
     panel.get_by_role("button", name="Latest").click()
     bar = bar_of(panel, number)

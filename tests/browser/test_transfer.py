@@ -11,7 +11,7 @@ BYTES = "bytes(sheet.array)"
 
 @pytest.fixture
 def panel(board):
-    board.cell(f"sheet = d.session.empty({SIZE}, name='sheet')")
+    board.execute(f"sheet = d.session.empty({SIZE}, name='sheet')")
     panel = board.panel("transfer")
     expect(panel.get_by_label("Region")).to_contain_text("sheet")
     panel.get_by_label("Operation").select_option("write")
@@ -92,7 +92,7 @@ def test_long_text_that_is_pasted_becomes_a_file_and_the_page_stays_quick(board,
 
 
 def test_it_reads_and_keeps_what_it_read(board, panel):
-    board.cell("sheet.array[:16] = np.frombuffer(b'read by the DPU.', 'u1')")
+    board.execute("sheet.array[:16] = np.frombuffer(b'read by the DPU.', 'u1')")
     panel.get_by_label("Operation").select_option("read")
     panel.get_by_label("Size, bytes").fill("16")
     expect(start(panel)).to_contain_text("read sheet")

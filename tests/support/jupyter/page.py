@@ -60,11 +60,10 @@ RUN = """async ([path, index, wait]) => {
   if (wait) await done;
 }"""
 OUTPUTS = "([path, index]) => find(path).content.widgets[index].model.outputs?.toJSON() ?? []"
-VALUE = """async ([path, code]) => {
+EXECUTE = """async ([path, code, expressions]) => {
   const kernel = find(path).sessionContext.session.kernel;
-  const asked = {code: "", silent: false, store_history: false, user_expressions: {it: code}};
-  const reply = await kernel.requestExecute(asked).done;
-  return reply.content.user_expressions.it;
+  const asked = {code, silent: false, store_history: false, user_expressions: expressions};
+  return (await kernel.requestExecute(asked).done).content;
 }"""
 BUSY = """(path) => find(path).content.widgets.some(
   (cell) => cell.inputArea?.promptNode?.textContent.includes("*"))"""
@@ -132,10 +131,20 @@ class Notebook:
 
     def value(self, expression: str) -> Any:
         """Return the value of an expression in the kernel, by its repr; raise Lost if it raised."""
-        answer = self._ask(VALUE, [self.path, expression])
+        answer = self._executed("", {"it": expression})["user_expressions"]["it"]
         if answer["status"] != "ok":
             raise Lost(f"{expression}: {answer['ename']}: {answer['evalue']}")
         return ast.literal_eval(answer["data"]["text/plain"])
+
+    def execute(self, source: str) -> None:
+        """Run code in the kernel without a cell, which costs half a second of CPU to add."""
+        self._executed(source, {})
+
+    def _executed(self, source: str, expressions: dict[str, str]) -> dict[str, Any]:
+        reply: dict[str, Any] = self._ask(EXECUTE, [self.path, source, expressions])
+        if reply["status"] != "ok":
+            raise Lost(f"{source}: {reply['ename']}: {reply['evalue']}")
+        return reply
 
     def quiet(self) -> None:
         """Wait until the kernel has answered the page's requests and the requests that followed."""
