@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import _thread
 import subprocess
 import sys
-import threading
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -58,7 +58,9 @@ def start(
         started.put(process)
         process.wait()
 
-    threading.Thread(target=run, name=f"dgkit-{module}", daemon=True).start()
+    # not threading.Thread: one that Ctrl-C interrupts in start() may stay in a table for ever, with
+    # `theirs` open
+    _thread.start_new_thread(run, ())
     result = started.get()
     if isinstance(result, BaseException):
         raise result

@@ -395,18 +395,23 @@ def test_ctrl_c_at_any_bytecode_of_a_connection_leaves_no_descriptor_and_no_thre
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="older versions keep no table of handlers")
 @pytest.mark.filterwarnings("ignore::ResourceWarning")  # it was made, and no one got it
-def test_ctrl_c_at_any_bytecode_of_the_start_of_a_process_leaves_no_zombie(monkeypatch):
-    monkeypatch.setattr(interrupting_module, "PARTS", [os.sep + "subprocess.py", "child.py"])
-    for number in itertools.count(1, 29):
+def test_ctrl_c_at_any_bytecode_of_the_start_of_a_process_leaves_no_zombie_and_no_descriptor(
+    monkeypatch,
+):
+    parts = [f"{os.sep}{name}.py" for name in ("subprocess", "threading", "child")]
+    monkeypatch.setattr(interrupting_module, "PARTS", parts)
+    before = open_now()
+    for number in itertools.count(1):
         interrupting = Interrupting(number)
         ours, theirs = socket.socketpair()
         with contextlib.suppress(KeyboardInterrupt), ours, interrupting:
             child.start("json.tool", theirs)  # no `main`: it fails at once
         del theirs
         until(lambda: not child_states(), f"no child is left after Ctrl-C at bytecode {number}")
+        until(lambda: open_now() == before, f"all is closed after Ctrl-C at bytecode {number}")
         if interrupting.left > 0:
             break
-    assert number > 29
+    assert number > 10
 
 
 NIC_ENDS = """
