@@ -83,9 +83,7 @@ def test_wrong_usage_is_exit_code_2_and_says_so_on_stderr(args, capsys):
     assert not out
 
 
-@pytest.mark.parametrize(
-    "args", [["softdoca", "compare"], ["doctor", "--from"], ["teach", "check"]]
-)
+@pytest.mark.parametrize("command", ["softdoca compare", "doctor --from", "teach check"])
 def test_the_name_of_a_file_does_not_control_the_terminal(command, tmp_path, capsys):
     path = tmp_path / "a\x1b]0;owned\x07\u202e"
     path.write_text("{}")
