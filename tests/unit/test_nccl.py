@@ -171,8 +171,8 @@ def test_a_killed_agent_is_an_error_within_2_s(options, monkeypatch):
     assert 0 < json.loads(done.stdout)["loss_noticed_ms"] <= 2000
 
 
-@pytest.mark.parametrize("address", ["tcp://127.0.0.1:1?key=00", "ipc:///nonexistent/agent.sock"])
-def test_an_agent_that_cannot_move_the_bytes_is_named(address, capsys):
+def test_an_agent_that_cannot_move_the_bytes_is_named(capsys):
+    address = "ipc:///nonexistent/agent.sock"
     assert main(["nccl", "selftest", "--rounds", "1", "--dpu", address]) == 1
     error = capsys.readouterr().err
     assert address in error
