@@ -1,6 +1,7 @@
 """dgkit's extension of JupyterLab: launcher cards, commands, sidebar, welcome notebook."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -83,6 +84,6 @@ def test_its_links_lead_to_the_tutorials_that_are_there(page, lab_page):
     folder.mkdir()
     nbformat.write(notebook("'a tutorial'"), folder / "01_first_dma.ipynb")
     lab_page.ask("async () => { await app.commands.execute('dgkit:welcome'); }")
-    page.locator(TUTORIALS).get_by_role("link", name="01, the first DMA").click()
-    expect(page.get_by_text("'a tutorial'").first).to_be_visible()
+    link = page.locator(TUTORIALS).get_by_role("link", name="01, the first DMA")
+    expect(link).to_have_attribute("href", re.compile("/tutorials/01_first_dma.ipynb"))
     shutil.rmtree(folder)
