@@ -5,7 +5,7 @@ from support.jupyter.kernel import kernel
 
 SETUP = """
 import dgkit
-from dgkit.jupyter import progress
+from dgkit.jupyter import display
 %load_ext dgkit
 session = dgkit.connect()
 region = session.empty(1 << 20, name="grid")
@@ -59,10 +59,10 @@ def test_what_is_quick_shows_no_bar(notebook):
 )
 def test_what_takes_long_shows_a_bar_that_is_gone_in_the_end(notebook, line, title):
     notebook.run(
-        "progress._DELAY_S = progress._STEP_S = 0.0\nlarge = session.empty(128 << 20, name='large')"
+        "display._DELAY_S = display._STEP_S = 0.0\nlarge = session.empty(128 << 20, name='large')"
     )
     reply, said = notebook.run(f"%dma {line};")
-    notebook.run("progress._DELAY_S, progress._STEP_S = 0.4, 0.1\nlarge.close()")
+    notebook.run("display._DELAY_S, display._STEP_S = 0.4, 0.1\nlarge.close()")
     assert reply["status"] == "ok"
     shown = [(kind, content) for kind, content in said if "data" in kind]
     assert [kind for kind, _ in shown[:1]] == ["display_data"]
@@ -88,10 +88,10 @@ def test_ctrl_c_in_a_large_write_stops_it(notebook):
     rules = "[dgkit.FaultRule('delay', min_size=4096, delay_us=50_000)]"
     notebook.run(
         f"slow = dgkit.connect(provider='fault', rules={rules})\n"
-        "huge = slow.empty(1 << 28, name='huge'); progress._DELAY_S = 0.0"
+        "huge = slow.empty(1 << 28, name='huge'); display._DELAY_S = 0.0"
     )
     reply, _ = notebook.interrupt_once("%dma write huge bytes(1 << 28)", is_bar)
-    notebook.run("progress._DELAY_S = 0.4")
+    notebook.run("display._DELAY_S = 0.4")
     assert reply["ename"] == "KeyboardInterrupt"
     reply, said = notebook.run(
         "slow.write(huge, b'after'); print(slow.read(huge, 5)); slow.close()"
