@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ..errors import DgkitError
+from ..units import printable
 from . import codec, harness, sandbox
 
 _END_S = 5.0
@@ -243,7 +244,7 @@ class Submission:
             shown = source[line - 1].strip() if 0 < line <= len(source) else ""
             where = f" (cell {cell}, line {line}: {shown})" if shown else ""
             said = f": {str(text)[:500]}" if text else ""
-            return SubmissionFailed(_printable(f"{what} raised {kinds[0]}{said}{where}"), kinds)
+            return SubmissionFailed(printable(f"{what} raised {kinds[0]}{said}{where}"), kinds)
         except (ValueError, TypeError, IndexError):
             self.close()
             return SubmissionFailed(f"{what} sent a message that is not understood")
@@ -273,14 +274,6 @@ class Submission:
 
     def __exit__(self, *exc: object) -> None:
         self.close()
-
-
-def _printable(text: str) -> str:
-    """Return a text that a terminal and a file of UTF-8 can have, whatever the submission sent."""
-    return "".join(
-        each if each.isprintable() or each in "\n\t" else each.encode("unicode_escape").decode()
-        for each in text
-    )
 
 
 class RemoteFunction:

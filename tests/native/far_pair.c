@@ -14,47 +14,13 @@
  *
  * Descriptors and synchronization go over TCP, the bytes over RDMA.
  */
-#include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <arpa/inet.h>
 
+#include "other_machine.h"
 #include "two_sides.h"
 
 #define SIZE (1 << 20)
 #define EDGE 4093 /* an odd offset, so that no copy is aligned */
-#define CONNECT_S 240 /* the other machine may still be starting, or at other tests */
-
-static int accepted(uint16_t port)
-{
-	struct sockaddr_in a = { .sin_family = AF_INET, .sin_port = htons(port) };
-	int one = 1, fd, listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-	CHECK(listener >= 0);
-	CHECK_EQ(setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)), 0);
-	CHECK_EQ(bind(listener, (struct sockaddr *)&a, sizeof(a)), 0);
-	CHECK_EQ(listen(listener, 1), 0);
-	fd = accept(listener, NULL, NULL);
-	CHECK(fd >= 0);
-	close(listener);
-	return fd;
-}
-
-static int connected(const char *address, uint16_t port)
-{
-	struct sockaddr_in a = { .sin_family = AF_INET, .sin_port = htons(port) };
-
-	CHECK_EQ(inet_pton(AF_INET, address, &a.sin_addr), 1);
-	for (int tries = 0; tries < CONNECT_S * 5; tries++) {
-		int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-		CHECK(fd >= 0);
-		if (!connect(fd, (struct sockaddr *)&a, sizeof(a)))
-			return fd;
-		close(fd);
-		usleep(200000);
-	}
-	check_failed(__FILE__, __LINE__, "%s does not answer", address);
-}
 
 /* Lets the other side read and write the region, and try once more after it is closed. */
 static void be_used(int fd, dg_region *r, uint8_t *bytes)

@@ -7,7 +7,7 @@ from support.jupyter.transfer import start
 from support.processes.waiting import until
 
 import dgkit
-from dgkit.widgets.dashboard.sample_run import create_panels
+from dgkit.widgets.dashboard.panels import create_panels
 
 SIZE = 1 << 16
 

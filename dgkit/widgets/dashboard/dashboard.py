@@ -28,7 +28,8 @@ from ..base.panel import Panel, handler, next_snapshot
 from ..base.session_model import SessionModel, regions_trait, selected_trait
 from ..base.traits import State
 from .gauges import Gauges
-from .sample_run import Panels, SampleRun, close_all, create_panels, import_all, sides_state
+from .panels import Panels, close_all, create_panels, import_all, sides_state
+from .sample_run import SampleRun
 
 if TYPE_CHECKING:
     from ...session import Session

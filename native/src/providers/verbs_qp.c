@@ -61,6 +61,8 @@ static int unreachable(const struct verbs *d, const dg_qp_address *to, int rc)
 static int to_rtr(const struct verbs *d, struct ibv_qp *qp, const dg_qp_address *own,
 		  const dg_qp_address *to)
 {
+	TRY(dg_verbs_check_port(d));
+	TRY(dg_verbs_check_peer(d, own, to));
 	struct ibv_qp_attr attr = {
 		.qp_state = IBV_QPS_RTR,
 		.path_mtu = __builtin_ctz(to->mtu) - 7, /* enum ibv_mtu: 256 is 1 */
@@ -102,8 +104,6 @@ static int to_rts(const struct verbs *d, struct ibv_qp *qp, const dg_qp_address 
 int dg_verbs_qp_connect(const struct verbs *d, struct ibv_qp *qp, const dg_qp_address *own,
 			const dg_qp_address *to)
 {
-	TRY(dg_verbs_check_port(d));
-	TRY(dg_verbs_check_peer(d, own, to));
 	TRY(to_rtr(d, qp, own, to));
 	return to_rts(d, qp, own, to->max_reads);
 }
@@ -114,16 +114,10 @@ static int connect_entered(const struct verbs *d, struct verbs_qp *qp, const dg_
 		return dg_fail(EINVAL, "queue pair %u is connected to queue pair %u: make another one",
 			       qp->core->address.qpn, qp->peer);
 	const dg_qp_address *own = &qp->core->address;
-	int rc = dg_verbs_check_port(d);
-	if (!rc)
-		rc = dg_verbs_check_peer(d, own, to);
-	if (!rc)
-		rc = to_rtr(d, qp->qp, own, to);
-	if (rc)
-		return rc;
+	TRY(to_rtr(d, qp->qp, own, to));
 	qp->peer = to->qpn;
 	qp->connected = true;
-	rc = to_rts(d, qp->qp, own, to->max_reads);
+	const int rc = to_rts(d, qp->qp, own, to->max_reads);
 	if (rc)
 		atomic_store(&qp->core->broken, 1);
 	return rc;

@@ -8,17 +8,14 @@
  *
  * Descriptors and synchronization go over TCP, the bytes over RDMA.
  */
-#include <arpa/inet.h>
-#include <netinet/in.h>
-
 #include <doca_gpunetio.h>
 #include <doca_rdma_bridge.h>
 
 #include "rdma_check.h"
 
+#include "other_machine.h"
 #include "other_process.h"
 
-#define CONNECT_S 240 /* the other machine may still be starting, or at other tests */
 #define N         ((size_t)100000) /* several packets */
 #define DOCA_PORT 7005 /* of a connection by address */
 
@@ -26,36 +23,6 @@ static struct side s;
 static struct side_offer mine, theirs;
 
 /* ---- the two machines ---- */
-
-static int accepted(uint16_t port)
-{
-	struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons(port)};
-	int one = 1, fd, listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-	CHECK_EQ(setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one), 0);
-	CHECK_EQ(bind(listener, (struct sockaddr *)&a, sizeof a), 0);
-	CHECK_EQ(listen(listener, 1), 0);
-	fd = accept(listener, NULL, NULL);
-	CHECK(fd >= 0);
-	close(listener);
-	return fd;
-}
-
-static int connected(const char *address, uint16_t port)
-{
-	struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons(port)};
-
-	CHECK_EQ(inet_pton(AF_INET, address, &a.sin_addr), 1);
-	for (int tries = 0; tries < CONNECT_S * 5; tries++) {
-		int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-		if (!connect(fd, (struct sockaddr *)&a, sizeof a))
-			return fd;
-		close(fd);
-		usleep(200000);
-	}
-	check_failed(__FILE__, __LINE__, "%s does not answer", address);
-}
 
 static struct doca_dev *the_adapter(void)
 {
