@@ -100,7 +100,7 @@ def test_the_lines_of_a_read_read_the_same(session, view, region, named):
     panel.panel.transfer("read", region, size=1, repeat=60).wait()
     with pytest.raises(PanelError, match="no completion 1 is listed"):
         copied(panel, number=1)
-    assert len(panel.panel._python) == 50
+    assert len(panel.panel._requested) == 50
 
 
 @pytest.mark.parametrize(
@@ -211,22 +211,28 @@ def test_the_lines_of_a_comparison_find_and_count_the_same(
     assert capsys.readouterr().out == "3 bytes in 2 places\n"
 
 
-def test_the_names_of_the_notebook_are_used(session, view, region, notebook):
+def test_the_names_that_the_notebook_has_now_are_used(session, view, region, notebook):
     panel = view(dgkit.TransferPanel(session))
-    unnamed = start(panel, region)[-1]
-    notebook["board"] = panel.panel
-    by_panel = start(panel, region)[-1]
-    notebook["dpu"], notebook["grid"] = session, region
-    by_name = start(panel, region)[-1]
-    twin = session.empty(SIZE, name="grid")
-    by_number = start(panel, twin)[-1]
-    texts = [copied(panel, number=one["number"]) for one in (unnamed, by_panel, by_name, by_number)]
+    number = start(panel, region)[-1]["number"]
     found = "next(one for one in session.regions if one.name == 'grid')"
-    assert texts[0].startswith(f"region = {found}\n")
-    assert texts[1].startswith(f"session = board.session\nregion = {found}\n")
-    assert texts[2].startswith("session = dpu\nregion = grid\n")
-    assert f"if one.id == {twin.id})" in texts[3]
+    assert copied(panel, number=number).startswith(f"region = {found}\n")
+    notebook["board"] = panel.panel
+    text = copied(panel, number=number)
+    assert text.startswith(f"session = board.session\nregion = {found}\n")
+    notebook["dpu"], notebook["grid"] = session, region
+    assert copied(panel, number=number).startswith("session = dpu\nregion = grid\n")
+    twin = session.empty(SIZE, name="grid")
+    by_number = copied(panel, number=start(panel, twin)[-1]["number"])
+    assert f"if one.id == {twin.id})" in by_number
     twin.close()
+
+
+def test_python_of_a_write_keeps_no_large_data(session, view):
+    panel = view(dgkit.TransferPanel(session))
+    region = session.empty(2 * SIZE)
+    panel.panel.transfer("write", region, bytes(2 * SIZE)).wait(10)
+    assert "data = data\n" in copied(panel, number=1)
+    assert panel.panel._requested[1].payload.data is None
 
 
 def test_nothing_searched_is_said(session, view, region):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dgkit.widgets.base import namespace
-from dgkit.widgets.transfer.payload import (
+from dgkit.widgets.transfer.request import (
     MAX_FILE,
     MAX_PAYLOAD,
     Uploads,
@@ -167,7 +167,7 @@ def test_an_expression_of_too_many_bytes_is_refused_before_it_is_copied(notebook
 
 
 def test_data_of_too_many_bytes_is_refused_before_it_is_copied(monkeypatch):
-    monkeypatch.setattr("dgkit.widgets.transfer.payload.MAX_PAYLOAD", 64)
+    monkeypatch.setattr("dgkit.widgets.transfer.request.MAX_PAYLOAD", 64)
     with pytest.raises(ValueError, match="the limit is 64 B"):
         from_python(bytearray(65), None, None)
 

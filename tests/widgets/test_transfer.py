@@ -12,7 +12,7 @@ from support.processes.waiting import until
 
 import dgkit
 from dgkit.errors import AccessDenied, BoundsError, ClosedError
-from dgkit.widgets.transfer import payload, request
+from dgkit.widgets.transfer import request
 from dgkit.widgets.transfer.transfer import MAX_COMPLETIONS, TransferPanel
 
 MIB = 1 << 20
@@ -214,8 +214,10 @@ def test_a_new_view_gets_the_list_the_progress_and_the_completions(panel, sessio
     state = view(panel.panel).ask("hello")
     assert len(state["completions"]) == len(state["requests"]) == 1
     assert state["run"] is None
-    assert "software DPU, process" in state["clock"]
-    assert str(session.owned_pid) in state["clock"]
+    assert not {"timeline", "clock"} & state.keys()  # made when a view asks
+    clock = panel.ask("timeline")["clock"]
+    assert "software DPU, process" in clock
+    assert str(session.owned_pid) in clock
 
 
 def test_where_this_process_is_the_dpu_it_moves_the_bytes(view):
@@ -226,7 +228,7 @@ def test_where_this_process_is_the_dpu_it_moves_the_bytes(view):
         (record, _) = start(panel, region, op="read", size="256")[-2:]
         assert (record["status"], record["read_ns"], record["chunks"]) == ("OK", 0, 3)
         assert panel.ask("hello")["read_result"]["lines"][1].startswith("00000010  10 11 12")
-        assert f"process {os.getpid()}" in panel.ask("hello")["clock"]
+        assert f"process {os.getpid()}" in panel.ask("timeline")["clock"]
 
 
 def test_a_reader_without_a_kernel_sees_the_last_completions(panel, session, region):
@@ -241,7 +243,7 @@ def test_a_reader_without_a_kernel_sees_the_last_completions(panel, session, reg
 
 
 def test_a_payload_is_bounded(panel, region, monkeypatch):
-    monkeypatch.setattr(payload, "MAX_PAYLOAD", 64)
+    monkeypatch.setattr(request, "MAX_PAYLOAD", 64)
     with pytest.raises(PanelError, match="the limit is 64 B") as caught:
         panel.ask("start", form=form(region, payload="x" * 65))
     assert caught.value.field == "payload"

@@ -7,7 +7,7 @@ import pytest
 from support.jupyter.panels import PanelError
 from support.processes.waiting import gone, stop, until
 
-from dgkit.widgets.base import stall
+from dgkit.widgets.base import scheduler
 from dgkit.widgets.transfer.transfer import TransferPanel
 
 MIB = 1 << 20
@@ -126,7 +126,7 @@ def test_a_session_that_is_closed_meanwhile_ends_the_run(session, view):
 
 
 def test_a_stopped_dpu_is_reported_as_stalled_and_given_up(panel, session, region, monkeypatch):
-    monkeypatch.setattr(stall, "STALL_TIMEOUT_S", 2.0)
+    monkeypatch.setattr(scheduler, "STALL_TIMEOUT_S", 2.0)
     run = long_run(panel, region)
     stop(session.owned_pid)
     try:

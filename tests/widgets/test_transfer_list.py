@@ -66,9 +66,9 @@ def test_the_list_is_bounded(panel, region, monkeypatch):
 
 
 def test_the_data_that_the_list_holds_is_bounded(panel, region, monkeypatch):
+    panel.ask("append", form=form(region, kind="pattern", payload="ones", size="1K"))
     monkeypatch.setattr("dgkit.widgets.transfer.request.MAX_PAYLOAD", 64)
     panel.ask("append", form=form(region, payload="x" * 40))
-    panel.ask("append", form=form(region, kind="pattern", payload="ones", size="1K"))
     with pytest.raises(PanelError, match="would hold 80 B of data; the limit is 64 B") as caught:
         panel.ask("append", form=form(region, payload="x" * 40))
     assert caught.value.field == "payload"

@@ -15,10 +15,10 @@ from ...errors import RegionBusy, Unsupported
 from ...units import plural, size_text
 from ..base import namespace, scheduler
 from ..base.as_python import pattern_expression, script, session_lines
-from ..base.background import BackgroundCall, in_background
 from ..base.fill_patterns import KINDS, Pattern
 from ..base.forms import for_field, to_shape
 from ..base.panel import Panel, handler
+from ..base.scheduler import BackgroundCall, in_background
 from ..base.session_model import SessionModel, describe, regions_trait, selected_trait
 from .fill import fill_region
 from .placement_options import placement_options

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import ClosedError
 from ..base.fill_patterns import Pattern
+from ..base.scheduler import StallTimer, wait_done
 from ..base.session_model import SessionModel
-from ..base.stall import StallTimer, wait_done
 
 if TYPE_CHECKING:
     from ...session import SessionRegion

@@ -5,9 +5,7 @@ and units.js.
 `page_message`: checks of what a page sends.
 `esm`: linking a panel's ES modules to the one that anywidget takes.
 `session_model`: the state that the panels of one session share.
-`scheduler`: the frame thread, which runs long work in steps and draws.
-`background`: blocking calls in their own threads.
-`stall`: polling and cancelling transfers, and detecting a stalled DPU.
+`scheduler`: the frame thread, which runs long work in steps; blocking calls, waiting for transfers.
 `viewers`: the visible views of a panel.
 `namespace`: the notebook's variables.
 `forms`: validation of form fields, with forms.js and forms.css.

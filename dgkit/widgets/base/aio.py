@@ -7,13 +7,14 @@ import contextlib
 import threading
 from collections.abc import Callable
 
-_OWN_THREADS = ("dgkit-frames", "dgkit-background")
+from .scheduler import BACKGROUND, FRAMES
+
 _loops: list[asyncio.AbstractEventLoop] = []  # the loop on which the latest panel was created
 
 
 def in_own_thread() -> bool:
     """Return whether this is a panel's own thread, which must not wait or call observers."""
-    return threading.current_thread().name in _OWN_THREADS
+    return threading.current_thread().name in (FRAMES, BACKGROUND)
 
 
 class Later:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 _namers: list[Callable[[Session], str]] = []
 _MAX_LITERAL = 1 << 10  # most bytes written as a literal
-_MAX_ENCODED = 1 << 16  # most bytes written in base64
+MAX_ENCODED = 1 << 16  # most bytes written in base64
 
 
 def session_expression(session: Session) -> str:
@@ -42,7 +42,7 @@ def region_lines(region: SessionRegion) -> list[str]:
         if value is region and not name.startswith("_"):
             return lines if name == "region" else [*lines, f"region = {name}"]
     same = [other for other in session.regions if other.name == region.name]
-    key = f"name == {region.name!r}" if len(same) == 1 else f"id == {region.id}"
+    key = f"name == {region.name!r}" if len(same) <= 1 else f"id == {region.id}"
     return [*lines, f"region = next(one for one in session.regions if one.{key})"]
 
 
@@ -56,7 +56,7 @@ def bytes_expression(data: bytes, elsewhere: str) -> str:
     """Return an expression for bytes, or `elsewhere` if they are too many for a cell."""
     if len(data) <= _MAX_LITERAL:
         return repr(bytes(data))
-    if len(data) <= _MAX_ENCODED:
+    if len(data) <= MAX_ENCODED:
         return f'base64.b64decode("{base64.b64encode(data).decode()}")'
     return elsewhere
 

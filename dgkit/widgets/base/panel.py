@@ -30,10 +30,10 @@ from ...errors import ClosedError, DgkitError
 from ...html_cards import provider_label
 from . import scheduler
 from .aio import Later
-from .background import in_background
 from .error_text import explain
 from .esm import link
 from .page_message import check_fields, check_json, check_traits, reply_id
+from .scheduler import in_background
 from .static_output import Pictured, StaticOutput, note_displayed, picture_containers
 from .traits import State, as_stored
 

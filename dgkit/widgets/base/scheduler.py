@@ -1,4 +1,4 @@
-"""The frame thread: runs the panels' long work in steps, and draws.
+"""The frame thread, which runs the panels' long work in steps, and what its tasks wait for.
 
 All panels of the kernel share this thread, so plots move while a cell is running. A task is a
 generator, and each `yield` lets the other tasks run. After `yield True` the task continues as soon
@@ -8,6 +8,9 @@ with the first task and ends after the last one.
 
 It runs in a copy of the context in which it was started: ipykernel takes a message's parent header
 from the context, and without that header a reloaded page receives no messages.
+
+Blocking calls run in threads of their own (`in_background`): reserving the pages of new memory
+takes seconds for gigabytes. Transfers are polled (`wait_done`): a stopped agent does not reply.
 """
 
 from __future__ import annotations
@@ -19,13 +22,24 @@ import os
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-_log = logging.getLogger("dgkit.widgets")
+from ...errors import DgkitError, PeerTimeout
+
+if TYPE_CHECKING:
+    from ...session import SessionTransfer
 
 TICK_S = 0.05  # between two steps of a task; each panel sends more rarely (latency: _FRAME_S)
+STEP_S = 0.01  # longest wait within one step
+STALL_TIMEOUT_S = 30.0  # without progress; the same as a session's own limit
+_GRACE_S = 1.0  # for cancelled transfers to end
+_SHORT_CALL_S = 0.005  # most blocking calls return within this time
+FRAMES, BACKGROUND = "dgkit-frames", "dgkit-background"  # names of the panels' own threads
 
+T = TypeVar("T")
 Steps = Generator[Any, None, Any]
+
+_log = logging.getLogger("dgkit.widgets")
 
 
 class Task:
@@ -142,7 +156,7 @@ class _Scheduler:
 
     def _start(self) -> threading.Thread:
         run = contextvars.copy_context().run
-        thread = threading.Thread(target=run, args=(self._run,), name="dgkit-frames", daemon=True)
+        thread = threading.Thread(target=run, args=(self._run,), name=FRAMES, daemon=True)
         thread.start()
         return thread
 
@@ -218,3 +232,108 @@ def sleep(seconds: float) -> Iterator[float]:
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         yield end
+
+
+# Blocking calls
+
+
+class BackgroundCall(Generic[T]):
+    """A call in its own thread, started by the constructor.
+
+    It may use the session, which is thread-safe, but of a panel only the methods that a handler may
+    call. It runs in a copy of the caller's context, so that its messages reach the caller's page.
+
+    It cannot be cancelled: a caller that stops waiting must release what the call creates, for
+    example in another task that waits for it.
+    """
+
+    def __init__(self, call: Callable[[], T]) -> None:
+        self._call = call
+        self._done = threading.Event()
+        self._result: list[T] = []
+        self._error: BaseException | None = None
+        run = contextvars.copy_context().run
+        threading.Thread(target=run, args=(self._run,), name=BACKGROUND, daemon=True).start()
+        self._done.wait(_SHORT_CALL_S)
+
+    def _run(self) -> None:
+        try:
+            self._result.append(self._call())
+        except BaseException as error:
+            self._error = error
+        finally:
+            self._done.set()
+
+    def wait(self) -> Generator[None, None, T]:
+        """Yield until the call has ended: `result = yield from call.wait()`.
+
+        Returns:
+            What the call returned.
+
+        Raises:
+            BaseException: What the call raised.
+        """
+        while not self._done.is_set():
+            yield
+        if self._error is not None:
+            raise self._error
+        return self._result[0]
+
+
+def in_background(call: Callable[[], T]) -> Generator[None, None, T]:
+    """Run a call in its own thread: `result = yield from in_background(call)`; see wait()."""
+    return (yield from BackgroundCall(call).wait())
+
+
+# Transfers
+
+
+class StallTimer:
+    """Time since the last progress."""
+
+    def __init__(self) -> None:
+        self._last: float | None = None
+        self._since = time.monotonic()
+
+    def check(self, progress: float) -> float:
+        """Return the seconds since the value of `progress` last changed.
+
+        Raises:
+            PeerTimeout: It has not changed for STALL_TIMEOUT_S.
+        """
+        now = time.monotonic()
+        if progress != self._last:
+            self._last, self._since = progress, now
+        if now - self._since > STALL_TIMEOUT_S:
+            raise PeerTimeout(f"the DPU has made no progress for {STALL_TIMEOUT_S:.0f} s")
+        return now - self._since
+
+
+def wait_done(transfer: SessionTransfer, seconds: float = STEP_S) -> bool:
+    """Wait for a transfer for at most `seconds` and return whether it is complete.
+
+    Raises:
+        DgkitError: The transfer failed.
+    """
+    try:
+        transfer.wait(max(0.0, seconds))
+    except PeerTimeout:  # of this wait, or the transfer's own, which wait() raises again
+        if not transfer.done():
+            return False
+        transfer.wait()
+    return True
+
+
+def cancel_all(transfers: list[SessionTransfer]) -> Generator[bool, None, None]:
+    """Cancel transfers and wait for up to 1 s until they have ended; their errors are ignored."""
+    end = time.monotonic() + _GRACE_S
+    for transfer in transfers:
+        transfer.cancel()
+    for transfer in transfers:
+        while time.monotonic() < end:
+            try:
+                if wait_done(transfer):
+                    break
+            except DgkitError:
+                break
+            yield True

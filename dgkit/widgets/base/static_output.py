@@ -28,7 +28,7 @@ from ipywidgets.widgets import widget as registry
 
 from ... import cell_lifetime
 from . import scheduler
-from .background import in_background
+from .scheduler import in_background
 
 if TYPE_CHECKING:
     from .picture import Picture

@@ -22,9 +22,9 @@ from ...errors import DgkitError
 from ...units import size_text
 from ..base import scheduler
 from ..base.as_python import add_namer
-from ..base.background import in_background
 from ..base.error_text import explain
 from ..base.panel import Panel, handler, next_snapshot
+from ..base.scheduler import in_background
 from ..base.session_model import SessionModel, regions_trait, selected_trait
 from ..base.traits import State
 from .gauges import Gauges

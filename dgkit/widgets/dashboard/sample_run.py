@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from ...units import size_text, us
 from ..base import scheduler
 from ..base.as_python import session_expression
-from ..base.background import in_background
 from ..base.panel import label_of
+from ..base.scheduler import in_background
 from ..base.session_model import SessionModel
 
 if TYPE_CHECKING:

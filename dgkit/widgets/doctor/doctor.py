@@ -13,9 +13,9 @@ from ...doctor.goals import Goal
 from ...doctor.machine import SIZE
 from ...errors import ClosedError
 from ..base import scheduler
-from ..base.background import BackgroundCall
 from ..base.error_text import explain
 from ..base.panel import handler
+from ..base.scheduler import BackgroundCall
 from ..figure.figure import BokehPanel
 from .diagnosis_task import Request, Result, open_machines, run
 from .extras import (

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...errors import AccessDenied, DgkitError, PeerTimeout
 from ..base import scheduler
-from ..base.stall import StallTimer, wait_done
+from ..base.scheduler import StallTimer, wait_done
 from .fetch import why_no_dpu, why_no_host, why_no_write
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import ClosedError, DgkitError, PeerTimeout
 from ...types import Access
+from ..base.scheduler import StallTimer, wait_done
 from ..base.session_model import SessionModel
-from ..base.stall import StallTimer, wait_done
 
 if TYPE_CHECKING:
     from ...session import SessionRegion

@@ -16,8 +16,8 @@ import numpy as np
 from ...errors import BoundsError, ClosedError, DgkitError
 from ...units import plural
 from ..base import forms, scheduler
-from ..base.background import in_background
 from ..base.panel import handler
+from ..base.scheduler import in_background
 from .fetch import host_bytes, why_no_host
 
 if TYPE_CHECKING:

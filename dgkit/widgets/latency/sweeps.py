@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..base import scheduler
-from ..base.background import BackgroundCall, in_background
+from ..base.scheduler import BackgroundCall, in_background
 from .kept import current_name
 from .size_sweep import SizeSweep, SweepSetting, python_lines
 

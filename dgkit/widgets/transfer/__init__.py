@@ -1,8 +1,7 @@
 """Panel that reads and writes regions.
 
 `transfer`: the panel.
-`request`: a validated request, and its limits.
-`payload`: the data that a write sends, and files received from the browser in chunks.
+`request`: a validated request, the data that a write sends, and files received from the browser.
 `request_runner`: running requests one after the other.
 `completions`: records and statistics of finished transfers, and the bytes of the last read.
 `timeline`: the listed transfers on one time axis.

@@ -29,43 +29,40 @@ def success_record(number: int, request: Request, report: TransferReport) -> dic
 
     `first` has the times of the first DMA (submit, post, complete), unless it is the last.
     """
-    stamps = report.first_stamps
-    two = stamps is not None and stamps[0] != report.submit_ns
+    submit, stamps = report.submit_ns, report.first_stamps
+    two = stamps is not None and stamps[0] != submit
     return _record(number, request, "OK", report.size) | {
         "path": report.path, "dma": report.op.name, "provider": report.provider,
-        "submit_ns": report.submit_ns,
-        "post_ns": report.post_ns - report.submit_ns,
-        "complete_ns": report.complete_ns - report.submit_ns,
+        "submit_ns": submit, "post_ns": report.post_ns - submit,
+        "complete_ns": report.complete_ns - submit,
         "read_ns": report.read_ns, "write_ns": report.write_ns, "chunks": report.chunks,
-        "first": [ns - report.submit_ns for ns in stamps] if two and stamps else None,
+        "first": [ns - submit for ns in stamps] if two and stamps else None,
     }  # fmt: skip
 
 
 def failure_record(number: int, request: Request, error: Exception, moved: int) -> dict[str, Any]:
     """Describe a transfer that ended in an error after `moved` bytes."""
-    record = _record(number, request, _status(error), moved) | {"error": str(error)}
-    if not isinstance(error, TransferError):
-        return record
-    last = error.completion
-    return record | {
-        "path": str(last.path), "dma": last.op.name, "submit_ns": last.submit_ns,
-        "post_ns": last.post_ns - last.submit_ns,
-        "complete_ns": last.complete_ns - last.submit_ns,
-    }  # fmt: skip
+    if isinstance(error, TransferError):
+        last = error.completion
+        record = _record(number, request, str(last.status.name), moved)
+        return record | {
+            "error": str(error), "path": str(last.path), "dma": last.op.name,
+            "submit_ns": last.submit_ns, "post_ns": last.post_ns - last.submit_ns,
+            "complete_ns": last.complete_ns - last.submit_ns,
+        }  # fmt: skip
+    named = ((PeerLost, "PEER_LOST"), (PeerTimeout, "TIMED_OUT"), (ClosedError, "CLOSED"))
+    known = (name for kind, name in named if isinstance(error, kind))
+    status = next(known, type(error).__name__)
+    return _record(number, request, status, moved) | {"error": str(error)}
 
 
 def _record(number: int, request: Request, status: str, size: int) -> dict[str, Any]:
-    what = f"{request.op} {request.region.name}"
-    record = {"number": number, "what": what, "status": status}
-    record |= {"op": request.op, "region": request.region.name, "region_id": request.region.id}
-    return record | {"size": size, "offset": request.offset}
-
-
-def _status(error: Exception) -> str:
-    if isinstance(error, TransferError):
-        return str(error.completion.status.name)
-    named = ((PeerLost, "PEER_LOST"), (PeerTimeout, "TIMED_OUT"), (ClosedError, "CLOSED"))
-    return next((name for kind, name in named if isinstance(error, kind)), type(error).__name__)
+    region = request.region
+    return {
+        "number": number, "what": f"{request.op} {region.name}", "status": status,
+        "op": request.op, "region": region.name, "region_id": region.id, "size": size,
+        "offset": request.offset,
+    }  # fmt: skip
 
 
 def as_json(record: dict[str, Any]) -> dict[str, Any]:
@@ -191,7 +188,8 @@ class ReadResult:
 
     def release_unbound(self) -> None:
         """Drop references to kept bytes whose variables no longer exist in the notebook."""
-        self._kept = namespace.still_bound(self._kept)
+        if self._kept:
+            self._kept = namespace.still_bound(self._kept)
 
     def _release(self, read: _Read) -> None:
         if self._read is read:

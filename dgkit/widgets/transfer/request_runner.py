@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import DgkitError, PeerLost
 from ...units import plural
-from ..base.scheduler import TICK_S, Task
+from ..base.scheduler import STEP_S, TICK_S, StallTimer, Task, cancel_all, wait_done
 from ..base.session_model import SessionModel
-from ..base.stall import STEP_S, StallTimer, cancel_all, wait_done
 from .completions import Timings, failure_record, success_record
 from .request import Request
 
 if TYPE_CHECKING:
-    from ...session import SessionTransfer, TransferReport
+    from ...session import Session, SessionTransfer
 
 Steps = Generator[Any, None, None]
 
@@ -112,14 +111,24 @@ class Run:
 
     def steps(self) -> Steps:
         """Run all requests, as a task for scheduler.start() with `finish` as its `ended`."""
+        if len(self.requests) == 1:
+            self._next_report = time.monotonic() + TICK_S  # most have ended by then
         for index, request in enumerate(self.requests):
             self._index = index
             request.state, request.done = "running", 0
             self.timings[request.id] = Timings()
             with SessionModel.of(request.region.session).using(request.region, f"a {request.op}"):
-                yield from self._run_request(request)
-            if request.state != "done":
-                break
+                try:
+                    yield from self._transfer_all(request)
+                except Exception as error:  # any error ends the run and is shown
+                    self.error, request.state = error, "failed"
+                    if not self._in_flight:  # refused before anything moved
+                        record = failure_record(self._number(), request, error, 0)
+                        self._on_record(request, record, None)
+                if self.error is not None or self._cancelled:
+                    yield from self._abort(request)
+                    return
+            request.state = "done"
 
     def finish(self) -> None:
         """End the run after its task has ended or was cancelled, and wake the waiting threads."""
@@ -134,59 +143,37 @@ class Run:
         finally:
             self._finished.set()
 
-    def _run_request(self, request: Request) -> Steps:
-        try:
-            data = None
-            if request.payload is not None:
-                data = yield from request.payload.build()
-            yield from self._transfer_all(request, data)
-        except Exception as error:  # any error ends the run and is shown
-            self._fail(request, error)
-        if self.error is None and not self._cancelled:
-            request.state = "done"
-            return
-        yield from self._abort(request)
-
-    def _transfer_all(self, request: Request, data: Any) -> Steps:
-        started, stall = 0, StallTimer()
-        while (started < request.repeat or self._in_flight) and not self._cancelled:
+    def _transfer_all(self, request: Request) -> Steps:
+        session: Session = request.region.session
+        data = (yield from request.payload.build()) if request.payload is not None else None
+        started, stall, in_flight = 0, StallTimer(), self._in_flight
+        while (started < request.repeat or in_flight) and not self._cancelled:
             end = time.monotonic() + STEP_S
             while time.monotonic() < end and not self._cancelled:
-                while started < request.repeat and len(self._in_flight) < request.depth:
-                    self._in_flight.append(request.start(data))
+                while started < request.repeat and len(in_flight) < request.depth:
+                    if request.op == "write":
+                        transfer = session.start_write(request.region, data, request.offset)
+                    else:
+                        transfer = session.start_read(request.region, request.size, request.offset)
+                    in_flight.append(transfer)
                     started += 1
-                if not self._in_flight or not self._reap_first(request, end - time.monotonic()):
+                if not in_flight or not wait_done(in_flight[0], end - time.monotonic()):
                     break
-            self._fraction = self._progress(request)
+                self._record(request, in_flight.popleft())
+            done = request.done + sum(transfer.progress for transfer in in_flight)
+            self._fraction = float(done) / request.repeat
             self.silent_s = stall.check(self._fraction)
             if time.monotonic() >= self._next_report:
                 self._next_report = time.monotonic() + TICK_S
                 self._on_progress(self)
-            yield True
+            if started < request.repeat or in_flight:
+                yield True
 
-    def _reap_first(self, request: Request, seconds: float) -> bool:
-        """Record the transfer that was started first, if it completes within `seconds`."""
-        first = self._in_flight[0]
-        if not wait_done(first, seconds):
-            return False
-        self._in_flight.popleft()
-        self._record(request, first, first.wait())
-        return True
-
-    def _record(self, request: Request, transfer: SessionTransfer, report: TransferReport) -> None:
+    def _record(self, request: Request, transfer: SessionTransfer) -> None:
+        report = transfer.wait()
         request.done += 1
         self.timings[request.id].add(report)
         self._on_record(request, success_record(self._number(), request, report), transfer)
-
-    def _progress(self, request: Request) -> float:
-        in_flight = sum(transfer.progress for transfer in self._in_flight)
-        return float(request.done + in_flight) / request.repeat
-
-    def _fail(self, request: Request, error: Exception) -> None:
-        self.error = error
-        request.state = "failed"
-        if not self._in_flight:  # refused before anything moved
-            self._on_record(request, failure_record(self._number(), request, error, 0), None)
 
     def _abort(self, request: Request) -> Steps:
         """Cancel the transfers in flight and record how each of them ended."""
@@ -197,7 +184,7 @@ class Run:
         for transfer in in_flight:
             try:
                 if wait_done(transfer, 0):
-                    self._record(request, transfer, transfer.wait())
+                    self._record(request, transfer)
                     continue
                 error: Exception = DgkitError("cancelled; the DPU has not replied yet")
             except DgkitError as raised:

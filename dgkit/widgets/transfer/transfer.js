@@ -107,8 +107,12 @@ function makeCompletions(view, status) {
     "Actions",
   ];
   const { table, body, box } = tableOf("Completions, newest first", headers);
-  const clock = h("p", { class: "dg-help" });
-  const part = h("div", { hidden: true }, box, clock);
+  const clock = h("span");
+  const newest = h("span");
+  const key =
+    ". Each bar has its own scale: orange is submit to post, blue is post to complete. Transfers to or from this process " +
+    "take two DMAs per chunk: a READ from one side and a WRITE to the other. The arrow keys go from row to row.";
+  const part = h("div", { hidden: true }, box, h("p", { class: "dg-help" }, "Clock: ", clock, newest, key));
   const python = ({ number }) =>
     pythonButton(
       view,
@@ -149,14 +153,11 @@ function makeCompletions(view, status) {
       h("td", {}, ...all(record)),
       h("td", {}, python(record), bytes(record)),
     );
-  const draw = ({ completions, clock: source }) => {
+  const draw = ({ completions }) => {
     part.hidden = completions.length === 0;
     replaceRows(body, completions.map(line).reverse(), table);
     const { submit_ns: at } = completions.findLast((record) => record.submit_ns) ?? {};
-    clock.textContent =
-      `Clock: ${source}${at ? `; the newest DMA was submitted at ${(Number(at) / 1e9).toFixed(6)} s` : ""}. Each bar has its own scale: ` +
-      "orange is submit to post, blue is post to complete. Transfers to or from this process take two DMAs per chunk: a READ from one side and a WRITE to the other. " +
-      "The arrow keys go from row to row.";
+    newest.textContent = at ? `; the newest DMA was submitted at ${(Number(at) / 1e9).toFixed(6)} s` : "";
   };
   table.classList.add("dg-completions");
   // Tab stops at the table once; the arrow keys go to the buttons of its rows.
@@ -180,7 +181,7 @@ function makeCompletions(view, status) {
     row?.querySelector("button")?.focus();
     show(number);
   };
-  return { part, draw, choose };
+  return { part, draw, choose, clock };
 }
 
 function makeSummary() {
@@ -280,11 +281,17 @@ function draw(view) {
     form.showRegions(state, select);
     view.titled({ title: view.state.title, ...state });
   };
+  // The kernel makes the time line when a view asks for it, after the rows of a run.
+  const showTimeline = async () => {
+    const reply = await view.call("timeline");
+    timeline.draw(reply.timeline);
+    completions.clock.textContent = reply.clock;
+  };
   const results = (message) => {
     completions.draw(message);
-    timeline.draw(message.timeline);
     summary.draw(message.summary);
     readResult.draw(message.read_result);
+    if (message.completions.length) showTimeline().catch(view.fail);
   };
   showSession(view.state, true);
   list.draw(view.state.requests);

@@ -17,8 +17,21 @@ from ..base.panel import Buffers, Panel, handler
 from ..base.session_model import SessionModel
 from ..base.traits import State
 from .completions import ReadResult, as_json, timeline_html
-from .payload import CHUNK, MAX_FILE, MAX_PAYLOAD, Payload, Uploads, from_form, from_python
-from .request import MAX_DEPTH, MAX_REPEAT, How, Request, check_list_size, make_request
+from .request import (
+    CHUNK,
+    MAX_DEPTH,
+    MAX_FILE,
+    MAX_PAYLOAD,
+    MAX_REPEAT,
+    How,
+    Payload,
+    Request,
+    Uploads,
+    check_list_size,
+    from_form,
+    from_python,
+    make_request,
+)
 from .request_runner import Run
 from .timeline import timeline
 
@@ -69,8 +82,7 @@ class TransferPanel(Panel):
         self._requests: list[Request] = []
         self._ids, self._numbers = itertools.count(1), itertools.count(1)
         self._completions: deque[dict[str, Any]] = deque(maxlen=MAX_COMPLETIONS)
-        self._python: dict[int, str] = {}  # by the number of a completion
-        self._run_python: dict[int, str] = {}  # by the id of a request of the run
+        self._requested: dict[int, Request] = {}  # by the number of a completion
         self._transfers: tuple[dict[str, Any], ...] = ()
         self._results_sent = 0.0
         self._run: Run | None = None
@@ -102,13 +114,15 @@ class TransferPanel(Panel):
     def _results(self) -> dict[str, Any]:
         return {
             "completions": [as_json(record) for record in self._completions],
-            "summary": self._summary,
-            "clock": self._clock(), "read_result": self._read_result.state(),
-            "timeline": timeline(self._completions),
+            "summary": self._summary, "read_result": self._read_result.state(),
         }  # fmt: skip
 
+    @handler
+    def timeline(self) -> dict[str, Any]:
+        """Return the time line of the listed completions, and the clock of their timestamps."""
+        return {"timeline": timeline(self._completions), "clock": self._clock()}
+
     def _clock(self) -> str:
-        """Return the clock that the timestamps are from."""
         if self._session.closed:
             return ""
         dpu = self._session.info["dpu"]
@@ -276,7 +290,6 @@ class TransferPanel(Panel):
                     "transfers are running: wait, cancel them, or add this to the list"
                 )
             self._run, self._summary, self._results_sent = run, None, 0.0
-        self._run_python = {request.id: request.python() for request in requests}
         for request in requests:
             request.state, request.done = "waiting", 0
         run.task = scheduler.start(run.steps(), self.fail, run.finish)
@@ -287,23 +300,28 @@ class TransferPanel(Panel):
         self, request: Request, record: dict[str, Any], transfer: SessionTransfer | None
     ) -> None:
         if len(self._completions) == MAX_COMPLETIONS:
-            self._python.pop(self._completions[0]["number"], None)
+            self._requested.pop(self._completions[0]["number"], None)
         self._completions.append(record)
-        self._python[record["number"]] = self._run_python.get(request.id, "")
+        self._requested[record["number"]] = request.without_large_data()
         if request.op == "write":
             self._written.add(request.region.id)
         elif transfer is not None:
             self._read_result.store(record, transfer)
 
     def _on_progress(self, run: Run) -> None:
-        """Update the views; called at most once a tick."""
+        """Update the views; called at most once a tick, and when the run has ended."""
+        if run.ended:
+            last = next((each for each in run.requests if each.state != "done"), run.requests[-1])
+            summary = run.timings[last.id].summary() if last.id in run.timings else None
+            self._summary = summary and {"what": f"{last.op} {last.region.name}", **summary}
+            self._read_result.release_unbound()
+        if run.ended or time.monotonic() - self._results_sent > _RESULTS_INTERVAL_S:
+            self._send_results()
         self._send_run(run)
         if self._sent_states != [request.state for request in self._requests]:
             self._send_requests()
-        if run.ended:
-            self._show_outcome(run)
-        elif time.monotonic() - self._results_sent > _RESULTS_INTERVAL_S:
-            self._send_results()
+        if run.error is not None and run.ended:
+            self.fail(run.error)
         written, self._written = self._written, set()
         for region in written:
             self._model.written(region)
@@ -313,16 +331,6 @@ class TransferPanel(Panel):
         self.broadcast_state("results", self._results)
         self._transfers = tuple(self._completions)
         self.refresh_traits()
-
-    def _show_outcome(self, run: Run) -> None:
-        last = next((each for each in run.requests if each.state != "done"), run.requests[-1])
-        summary = run.timings[last.id].summary() if last.id in run.timings else None
-        self._summary = summary and {"what": f"{last.op} {last.region.name}", **summary}
-        self._read_result.release_unbound()
-        self._send_requests()
-        self._send_results()
-        if run.error is not None:
-            self.fail(run.error)
 
     def _send_run(self, run: Run) -> None:
         state, outcome = (None, _outcome(run)) if run.ended else (run.state(), "")
@@ -345,9 +353,9 @@ class TransferPanel(Panel):
     @handler
     def as_python(self, number: int) -> dict[str, str]:
         """Return Python code that repeats the transfers of a completion."""
-        if number not in self._python:
+        if number not in self._requested:
             raise ValueError(f"no completion {number} is listed")
-        return {"text": self._python[number]}
+        return {"text": self._requested[number].python()}
 
     @handler
     def show_bytes(self, number: int) -> dict[str, str]:
