@@ -5,7 +5,7 @@
 
 The declarations for cffi are cut from the header: the part between its two cdef marks, and the
 numeric constants above them. So there is one copy of each declaration. The stub is
-python/_native.pyi.in, followed by a class for each struct and by `Lib`, with each constant and
+cpython/_native.pyi.in, followed by a class for each struct and by `Lib`, with each constant and
 function.
 """
 
@@ -111,7 +111,7 @@ def main(header: str, output: str, stub_output: str) -> None:
     ffi.cdef(declarations(text))
     ffi.set_source("dgkit._native", SOURCE, py_limited_api=True)
     ffi.emit_c_code(output)
-    written = Path(__file__).with_name("python") / "_native.pyi.in"
+    written = Path(__file__).with_name("cpython") / "_native.pyi.in"
     stubs = written.read_text(encoding="utf-8") + "\n" + stub(text)
     Path(stub_output).write_text(stubs, encoding="utf-8")
 

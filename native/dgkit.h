@@ -535,7 +535,7 @@ int dg_measure_bare(dg_prep *p, uint32_t count, uint32_t window, uint64_t *sampl
  * it: without reading dst into them first. The two may not overlap. */
 void dg_copy_large(void *dst, const void *src, uint64_t size);
 
-/* GPU-initiated operations: a kernel posts records to a ring (device/dgkit_device.cuh), and a
+/* GPU-initiated operations: a kernel posts records to a ring (gpu_initiated/dgkit_device.cuh), and a
  * proxy, a thread of this process, takes them and has the device's provider run them. */
 
 enum { DG_RING_PEERS = 8 };

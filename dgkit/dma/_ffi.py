@@ -38,7 +38,7 @@ TYPE_CHECKING = False  # typing's own costs more to import than all of this
 if TYPE_CHECKING:
     from typing import Any, NoReturn
 
-native = _native  # types whose methods are called for each transfer: native/python
+native = _native  # types whose methods are called for each transfer: native/cpython
 ffi = _native.ffi
 lib = _native.lib
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from .proxy import Proxy
     from .region import Region, RemoteRegion
 
-# Limits in native/device/dgkit_device.cuh.
+# Limits in native/gpu_initiated/dgkit_device.cuh.
 _DEPTH_MIN, _DEPTH_MAX = 64, 16384
 TICKET_MAX = (1 << 56) - 1
 _NO_HOLE = (1 << 64) - 1

@@ -1,7 +1,7 @@
 """Queues that GPU kernels post to, compilation of such kernels, and the emulated GPU.
 
-`dgkit.Device.gpu_queue` opens such a queue; native/device/dgkit_device.cuh declares the functions
-that a kernel calls. The emulated GPU runs the same source on the CPU.
+`dgkit.Device.gpu_queue` opens such a queue; native/gpu_initiated/dgkit_device.cuh declares the
+functions that a kernel calls. The emulated GPU runs the same source on the CPU.
 
 Modules:
     alloc: Memory of GPUNetIO's three types.

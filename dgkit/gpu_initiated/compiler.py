@@ -19,7 +19,7 @@ from . import ptx
 
 _PACKAGE = Path(__file__).resolve().parent
 # The header's folder in an installation, and in a clone.
-_FOLDERS = (_PACKAGE / "include", _PACKAGE.parents[1] / "native" / "device")
+_FOLDERS = (_PACKAGE / "include", _PACKAGE.parents[1] / "native" / "gpu_initiated")
 _VERBS_HEADER = "doca_gpunetio_dev_verbs_onesided.cuh"
 SOURCE_NAME = "kernel.cu"  # the name in compiler messages and in reports of stopped threads
 _COMPILERS = ("c++", "g++", "clang++")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import IO
 
-# Exit statuses of native/device/emulated_gpu.cpp.
+# Exit statuses of native/gpu_initiated/emulated_gpu.cpp.
 _WRONG_ARGUMENTS, _TIMED_OUT, _DEADLOCK, _ADDRESS_TAKEN = 2, 3, 4, 9
 _ATTEMPTS = 8  # most starts of a child, whose own random addresses may collide with those to map
 _GRACE = 5.0  # seconds that the child has for its report after its own time-out

@@ -1,7 +1,7 @@
 """Inline PTX for the emulated GPU: replaces `asm` statements of preprocessed CUDA C++ by C++.
 
-native/device/emulated/ptx.h implements the instructions. What is known are straight-line statements
-(no branches, no calls) on scalar registers: see _FORMS.
+native/gpu_initiated/emulated/ptx.h implements the instructions. What is known are straight-line
+statements (no branches, no calls) on scalar registers: see _FORMS.
 """
 
 from __future__ import annotations

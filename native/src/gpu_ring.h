@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The proxy's side of a ring that the kernels of a GPU post to. The layout, and the order of the
- * accesses with the argument for each, are in device/dgkit_device.cuh.
+ * accesses with the argument for each, are in gpu_initiated/dgkit_device.cuh.
  */
 #ifndef DG_GPU_RING_H
 #define DG_GPU_RING_H
@@ -11,7 +11,7 @@
 
 #include "dgkit.h"
 
-#include "device/dgkit_device.cuh"
+#include "gpu_initiated/dgkit_device.cuh"
 
 _Static_assert(sizeof(_Atomic dg_u64) == sizeof(dg_u64), "a word of the ring is an atomic word");
 _Static_assert(ATOMIC_LLONG_LOCK_FREE == 2, "a word of the ring is accessed without a lock");

@@ -21,8 +21,8 @@ def samples(tmp_path: Path) -> Path:
     sources = HOME / "samples"
     flags = ["-std=gnu11", "-D_GNU_SOURCE", "-DDOCA_ALLOW_EXPERIMENTAL_API", f"-I{HOME}/include"]
     libraries = [f"-ldoca_{part}" for part in ("comch", "dma", "argp", "common")]
-    for name, beside in (("gpu_export", "cuda.c"), ("remote_copy_receiver", "copier.c")):
-        files = [sources / f"{name}.c", sources / beside, sources / "common.c"]
+    for name, beside in (("gpu_export", "cuda_memory.c"), ("remote_copy_receiver", "copier.c")):
+        files = [sources / f"{name}.c", sources / beside, sources / "sample.c"]
         command = ["cc", *flags, *files, f"-L{HOME}/lib", *libraries, "-ldl", "-o", tmp_path / name]
         subprocess.run(command, check=True)
     return tmp_path

@@ -3,7 +3,7 @@
  * The ring of a GPU queue and its proxy, with threads of this process in place of the GPU's.
  *
  * Litmus tests. Each states a forbidden outcome; the argument for Arm is the rule with that number
- * in device/dgkit_device.cuh. A run on x86 or under emulation proves nothing for Arm;
+ * in gpu_initiated/dgkit_device.cuh. A run on x86 or under emulation proves nothing for Arm;
  * ThreadSanitizer checks that each order named there is provided by C11 atomics.
  */
 #include <errno.h>

@@ -11,7 +11,7 @@
 #include <sys/resource.h>
 #include <sys/syscall.h>
 
-#include "providers/verbs.h"
+#include "providers/verbs_provider.h"
 #include "queue.h"
 #include "share/descriptor.h"
 #include "two_sides.h"

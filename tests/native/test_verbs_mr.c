@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 
 #include "gpu_memory.h"
-#include "providers/verbs.h"
+#include "providers/verbs_provider.h"
 #include "region.h"
 
 #define SIZE 65536u

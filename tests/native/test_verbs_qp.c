@@ -7,7 +7,7 @@
  */
 #include <sys/wait.h>
 
-#include "providers/verbs.h"
+#include "providers/verbs_provider.h"
 #include "two_sides.h"
 
 enum { SIZE = 65536, N = 64 };

@@ -28,7 +28,7 @@ def tutorial_kernels() -> str:
 
 
 NATIVE = Path(__file__).parents[2] / "native"
-DEVICE = (NATIVE / "device/dgkit_device.cuh").read_text()
+DEVICE = (NATIVE / "gpu_initiated/dgkit_device.cuh").read_text()
 PUBLIC = (NATIVE / "dgkit.h").read_text()
 SHIMS = "#define DG_NUMBA\n#include <dgkit_device.cuh>\n"
 # As a library: otherwise a function that no kernel calls is left out.

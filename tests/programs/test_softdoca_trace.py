@@ -305,7 +305,7 @@ def sides(tmp_path_factory):
     """Traces of the two sides of comch_copy: Comch, an export, and a copy of it."""
     folder = tmp_path_factory.mktemp("sides")
     sample = folder / "comch_copy"
-    sources = [HOME / "samples" / name for name in ("comch_copy.c", "copier.c", "common.c")]
+    sources = [HOME / "samples" / name for name in ("comch_copy.c", "copier.c", "sample.c")]
     libraries = ["-ldoca_comch", "-ldoca_argp", *LIBRARIES]
     flags = ["-std=gnu11", "-D_GNU_SOURCE", *FLAGS[3:]]
     subprocess.run(["cc", *flags, "-o", sample, *sources, *libraries], check=True)

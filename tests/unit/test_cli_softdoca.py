@@ -198,7 +198,7 @@ def test_samples_are_copied_whole(tmp_path, capsys):
     assert out == f"{folder}\n"
     assert "make -C" in err
     names = {path.name for path in folder.iterdir()}
-    assert {"Makefile", "common.h", "local_copy.c", "remote_copy_sender.c"} <= names
+    assert {"Makefile", "sample.h", "local_copy.c", "remote_copy_sender.c"} <= names
     files = [path for path in folder.rglob("*") if path.is_file()]
     assert folder / "doca-1.3" / "dma_local_copy.c" in files
     for path in files:

@@ -11,7 +11,7 @@
 #include <doca_mmap.h>
 #include <doca_pe.h>
 
-#include "common.h"
+#include "sample.h"
 
 struct copier {
 	struct doca_dev *dev;

@@ -16,7 +16,7 @@
 #include <doca_gpunetio.h>
 #include <doca_gpunetio_eth_def.h>
 
-#include "common.h"
+#include "sample.h"
 
 #define FRAME_BYTES 2048u /* the largest frame */
 #define FRAMES	    1024u /* of each queue */

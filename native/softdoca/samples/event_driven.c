@@ -23,7 +23,7 @@
 #include <doca_pe.h>
 #include <doca_types.h>
 
-#include "common.h"
+#include "sample.h"
 #include "copier.h"
 
 DOCA_LOG_REGISTER(EVENT_DRIVEN);

@@ -17,8 +17,8 @@
 #include <doca_mmap.h>
 #include <doca_types.h>
 
-#include "common.h"
-#include "cuda.h"
+#include "sample.h"
+#include "cuda_memory.h"
 
 DOCA_LOG_REGISTER(GPU_EXPORT);
 

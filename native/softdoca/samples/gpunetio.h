@@ -13,7 +13,7 @@
 
 #include <doca_gpunetio.h>
 
-#include "common.h"
+#include "sample.h"
 
 #define SLOT	64u /* bytes */
 #define DEPTH	256u /* entries of each queue */

@@ -18,7 +18,7 @@
 #include <doca_mmap.h>
 #include <doca_pe.h>
 
-#include "common.h"
+#include "sample.h"
 
 DOCA_LOG_REGISTER(LOCAL_COPY);
 

@@ -13,7 +13,7 @@
 #include <doca_pe.h>
 #include <doca_rdma.h>
 
-#include "common.h"
+#include "sample.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -14,7 +14,7 @@
 #include <doca_mmap.h>
 #include <doca_types.h>
 
-#include "common.h"
+#include "sample.h"
 #include "copier.h"
 
 DOCA_LOG_REGISTER(REMOTE_COPY_RECEIVER);

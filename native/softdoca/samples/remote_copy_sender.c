@@ -16,7 +16,7 @@
 #include <doca_mmap.h>
 #include <doca_types.h>
 
-#include "common.h"
+#include "sample.h"
 
 DOCA_LOG_REGISTER(REMOTE_COPY_SENDER);
 

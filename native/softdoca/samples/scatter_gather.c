@@ -15,7 +15,7 @@
 #include <doca_log.h>
 #include <doca_types.h>
 
-#include "common.h"
+#include "sample.h"
 #include "copier.h"
 
 DOCA_LOG_REGISTER(SCATTER_GATHER);

@@ -3,12 +3,12 @@
  * Internals of softdoca: the objects behind the handles, and the functions that its files share.
  *
  *   dev.c      devices and representors, described by devices.c; each device has an engine of dgkit
- *   mmap.c     memory maps; export.c their export descriptors; dmabuf.c memory behind a dma-buf
+ *   mmap.c     memory maps; mmap_export.c their export descriptors; dmabuf.c memory behind a dma-buf
  *   buf.c      buffers; buf_list.c lists of them; inventory.c, buf_pool.c their allocation
  *   ctx.c      states of contexts; pe.c progress and notification; task.c tasks
  *   engine.c   DMA tasks through dgkit's provider; mmap_advise.c cache invalidation; clock.c clocks
  *   sync_event.c  events, a value that processes share; sync_task.c their tasks
- *   gpu.c      GPUs and their memory; umem.c rings in it; nic.c the software NIC; ibv.c libibverbs
+ *   gpu.c      GPUs and their memory; umem.c rings in it; soft_nic.c the software NIC; ibv.c libibverbs
  *   adapter.c  RDMA adapters, by the libibverbs of the machine
  *   ../dma     DMA contexts; ../comch channels; ../argp command lines
  *   ../verbs   queue pairs; ../gpunetio their export to device code; ../ibverbs libibverbs.so.1
@@ -39,7 +39,7 @@
 #include "doca_types.h"
 #include "doca_version.h"
 #include "error.h"
-#include "object.h"
+#include "base/object.h"
 
 /* Limits: those of a BlueField where known (MEMCPY_MAX: 2 MiB), otherwise arbitrary. */
 #define MEMCPY_MAX      ((uint64_t)2 << 20)
@@ -115,7 +115,7 @@ SOFTDOCA_INTERNAL const char *softdoca_last_refusal(void);
  * invalid level. */
 SOFTDOCA_INTERNAL bool softdoca_log_limit(uint32_t level);
 SOFTDOCA_INTERNAL bool softdoca_log_sdk_limit(uint32_t level);
-/* error.c: logs a negative result of dgkit.h with its text, and returns the corresponding
+/* error_names.c: logs a negative result of dgkit.h with its text, and returns the corresponding
  * doca_error_t. */
 SOFTDOCA_INTERNAL doca_error_t softdoca_failed(const char *func, int rc) __attribute__((cold));
 /* runtime.c: writes the path of the socket of the Comch server with this name on the function with

@@ -5,7 +5,7 @@
  * when it polls or waits. For a caller that sleeps, the driver runs a callback when the flag
  * changes.
  */
-#include "cuda.h"
+#include "cuda_provider.h"
 
 #include <errno.h>
 #include <stdio.h>

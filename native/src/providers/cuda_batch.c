@@ -27,7 +27,7 @@
 #include <string.h>
 
 #include "clock.h"
-#include "cuda.h"
+#include "cuda_provider.h"
 #include "cuda_gather.h"
 
 enum {

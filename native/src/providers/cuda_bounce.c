@@ -9,7 +9,7 @@
  * to GPU memory go through a bounce buffer in pinned memory, in one stream, whose order ensures
  * that a copy out of the buffer follows the copy into it and precedes the next copy into it.
  */
-#include "cuda.h"
+#include "cuda_provider.h"
 
 enum {
 	ALIGNED = 64,

@@ -30,7 +30,7 @@
  * Operations posted together are a batch: see cuda_batch.c. Order is kept between posts, but not
  * within one.
  */
-#include "cuda.h"
+#include "cuda_provider.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cuda.h"
+#include "cuda_provider.h"
 #include "cuda_pointer.h"
 #include "error.h"
 

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cuda.h"
+#include "cuda_provider.h"
 #include "cuda_pointer.h"
 #include "error.h"
 #include "region.h"

@@ -9,7 +9,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "cuda.h"
+#include "cuda_provider.h"
 #include "error.h"
 
 /* If the driver is not loaded, nothing was allocated with it; loading it would take a second. */

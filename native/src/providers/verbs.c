@@ -5,7 +5,7 @@
  * Callers post and poll in their own threads; one control thread for each device establishes and
  * ends connections.
  */
-#include "verbs.h"
+#include "verbs_provider.h"
 
 #include <errno.h>
 #include <ifaddrs.h>

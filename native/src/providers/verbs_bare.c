@@ -8,7 +8,7 @@
 
 #include "clock.h"
 #include "error.h"
-#include "verbs.h"
+#include "verbs_provider.h"
 
 enum {
 	WC_BATCH = 32,

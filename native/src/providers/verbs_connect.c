@@ -19,7 +19,7 @@
 
 #include "error.h"
 #include "thread.h"
-#include "verbs.h"
+#include "verbs_provider.h"
 
 enum {
 	RESOLVE_MS = 2000,

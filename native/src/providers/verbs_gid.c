@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "error.h"
-#include "verbs.h"
+#include "verbs_provider.h"
 
 enum { LID_MAX = 0xbfff }; /* larger values are multicast addresses */
 static const uint8_t v4_prefix[12] = {[10] = 0xff, [11] = 0xff};

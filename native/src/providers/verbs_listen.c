@@ -10,7 +10,7 @@
 
 #include "error.h"
 #include "share/server.h"
-#include "verbs.h"
+#include "verbs_provider.h"
 
 static struct rdma_conn_param answer(const struct verbs *d, const struct verbs_reply *reply,
 				     const struct rdma_conn_param *asked)

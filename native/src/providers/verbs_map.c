@@ -8,7 +8,7 @@
 
 #include "error.h"
 #include "share/descriptor.h"
-#include "verbs.h"
+#include "verbs_provider.h"
 
 static int register_own(struct verbs *d, struct verbs_region *t, struct dg_region *r,
 			const dg_memory *m, struct dg_region_entry *entry)

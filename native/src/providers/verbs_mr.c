@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "error.h"
-#include "verbs.h"
+#include "verbs_provider.h"
 
 const char *dg_verbs_modules = "/sys/module";
 

@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "error.h"
-#include "verbs.h"
+#include "verbs_provider.h"
 
 enum { LOOK_MS = 100 }; /* interval of checking the port while ids wait for it */
 

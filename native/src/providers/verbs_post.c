@@ -18,7 +18,7 @@
 
 #include "error.h"
 #include "share/importer.h"
-#include "verbs.h"
+#include "verbs_provider.h"
 
 enum {
 	NO_REGION = UINT32_MAX,

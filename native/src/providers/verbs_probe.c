@@ -11,7 +11,7 @@
 
 #include "clock.h"
 #include "error.h"
-#include "verbs.h"
+#include "verbs_provider.h"
 
 enum {
 	ANSWER_MS = 100, /* interval at which the control thread looks for an answer */

@@ -14,7 +14,7 @@
 #include <sys/random.h>
 
 #include "error.h"
-#include "verbs.h"
+#include "verbs_provider.h"
 
 enum {
 	BITS_24 = 0xffffff,

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "error.h"
-#include "verbs.h"
+#include "verbs_provider.h"
 
 static int make_cq(struct verbs_queue *q)
 {

@@ -15,7 +15,7 @@
 #include <time.h>
 
 #include "error.h"
-#include "verbs.h"
+#include "verbs_provider.h"
 
 enum { WC_BATCH = 32 };
 

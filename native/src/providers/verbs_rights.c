@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "clock.h"
-#include "verbs.h"
+#include "verbs_provider.h"
 
 #define BIND_NS 1000000000ull /* how long a bind may take */
 

@@ -9,8 +9,8 @@ from support.doca.gpu_memory import environment
 from support.processes import cli
 
 SOURCES = {
-    "gpu_export": ["gpu_export.c", "cuda.c", "common.c"],
-    "remote_copy_receiver": ["remote_copy_receiver.c", "copier.c", "common.c"],
+    "gpu_export": ["gpu_export.c", "cuda_memory.c", "sample.c"],
+    "remote_copy_receiver": ["remote_copy_receiver.c", "copier.c", "sample.c"],
 }
 LIBRARIES = ["-ldoca_comch", "-ldoca_dma", "-ldoca_argp", "-ldoca_common", "-ldl"]
 

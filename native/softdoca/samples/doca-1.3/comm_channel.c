@@ -9,7 +9,7 @@
 
 #include <doca_comm_channel.h>
 
-#include "common.h"
+#include "workq_sample.h"
 
 static struct doca_comm_channel_addr_t *peer;
 

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common.h"
+#include "workq_sample.h"
 
 static doca_error_t local_copy(struct state *s, char *dst, char *src, size_t size)
 {

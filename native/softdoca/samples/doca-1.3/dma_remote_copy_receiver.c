@@ -11,7 +11,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "common.h"
+#include "workq_sample.h"
 
 #define DESCRIPTOR_MAX 1024
 

@@ -9,7 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "common.h"
+#include "workq_sample.h"
 
 /* Sends the descriptor, and waits until the receiver has copied. */
 static doca_error_t send_and_wait(int fd, const void *descriptor, size_t size)

@@ -4,9 +4,9 @@
  * dgkit's folder.
  *
  *   endpoint.c    common code of clients and servers: configuration, states, progress
- *   connection.c  connections: handshake, received packets, end
+ *   comch_connection.c  connections: handshake, received packets, end
  *   listen.c      sockets of servers, and how clients find them
- *   send.c        send tasks
+ *   comch_send.c        send tasks
  *   client.c, server.c   public functions of each; caps.c capabilities
  *   fast.h        the fast path: consumers and producers of a connection
  *
@@ -210,7 +210,7 @@ void comch_accept(struct endpoint *e);
 /* Tries to connect a client. Returns IN_PROGRESS if no server listens yet. */
 doca_error_t comch_connect(struct endpoint *e);
 
-/* ---- connection.c ---- */
+/* ---- comch_connection.c ---- */
 
 struct doca_comch_connection *comch_connection_new(struct endpoint *e, int fd);
 /* Watches the connection's socket for what it now waits for. */
@@ -230,7 +230,7 @@ int comch_reply(int fd, enum packet_kind kind, uint32_t max_msg, doca_error_t er
 /* Returns whether the peer of fd is a process of this user. */
 bool comch_same_user(int fd);
 
-/* ---- send.c ---- */
+/* ---- comch_send.c ---- */
 
 doca_error_t comch_tasks_new(struct endpoint *e);
 void comch_tasks_free(struct endpoint *e);

@@ -194,7 +194,7 @@ static void gpu_stop(struct doca_ctx *ctx)
 	stop(ctx);
 }
 
-/* The thread of gpu.c receives: see `receive` there. */
+/* The thread of comch_gpu.c receives: see `receive` there. */
 static bool gpu_progress(struct doca_ctx *ctx)
 {
 	struct fast_ctx *p = fast_ctx_of(ctx);

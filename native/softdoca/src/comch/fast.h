@@ -6,7 +6,7 @@
  *   fast_ctx.c       common code of consumers and producers: contexts, tasks, waking
  *   fast_message.c   messages of the fast path, from and to a program's memory
  *   consumer.c, producer.c   consumers and producers, with their public functions
- *   gpu.c            those whose data path is on a GPU, and the thread that serves them
+ *   comch_gpu.c            those whose data path is on a GPU, and the thread that serves them
  *
  *      consumer                                       the other side's producers
  *      doca_ctx_start: a channel (a pair of SEQPACKET
@@ -36,7 +36,7 @@
 #include "doca_comch_consumer.h"
 #include "doca_comch_producer.h"
 #include "doca_gpunetio_dev.h"
-#include "gpu.h"
+#include "gpu/gpu.h"
 
 /* From DOCA's guide for the DPA. */
 #define IMM_MAX 32u
@@ -347,7 +347,7 @@ struct fast_task *fast_task_settable(void *task, enum object_kind kind, const ch
 			t->buf = (struct doca_buf *)buf; \
 	}
 
-/* ---- gpu.c ---- */
+/* ---- comch_gpu.c ---- */
 
 /* Allocates the rings of a context, and serves them. */
 doca_error_t fast_gpu_start(struct fast_ctx *p);
@@ -359,7 +359,7 @@ void fast_gpu_in_child(void);
 doca_error_t fast_gpu_handle(const struct fast_ctx *p, void **handle);
 doca_error_t fast_gpu_submit(struct doca_task *task, uint32_t flags);
 
-/* ---- producer.c, for gpu.c: call them with the lock held ---- */
+/* ---- producer.c, for comch_gpu.c: call them with the lock held ---- */
 
 /* Takes one of the consumer's receives for a message. Errors: AGAIN, INVALID_VALUE, NOT_CONNECTED. */
 doca_error_t producer_take_receive(const struct fast_ctx *p, const struct fast_task *t);

@@ -5,7 +5,7 @@
  * Sources: "DMA reference" is DOCA's published one; "guess" marks an assumption that no published
  * source confirms.
  */
-#include "common/engine.h"
+#include "copy/engine.h"
 
 #define CHECK_DMA(dma) CHECK_OBJECT(dma, OBJECT_DMA, "a DMA context")
 

@@ -9,8 +9,8 @@
 #include "doca_eth_txq.h"
 #include "doca_eth_txq_cpu_data_path.h"
 #include "doca_eth_txq_gpu_data_path.h"
-#include "gpu.h"
-#include "port.h"
+#include "gpu/gpu.h"
+#include "port/port.h"
 
 #define CHECK_TXQ(q)  CHECK_OBJECT(q, OBJECT_ETH_TXQ, "an Ethernet send queue")
 #define CHECK_RXQ(q)  CHECK_OBJECT(q, OBJECT_ETH_RXQ, "an Ethernet receive queue")
@@ -179,7 +179,7 @@ static inline uint64_t eth_stride(const struct doca_eth_rxq *q)
 	return ((uint64_t)q->headroom + q->largest + q->tailroom + ALIGN - 1) / ALIGN * ALIGN;
 }
 
-/* queue.c */
+/* eth_queue.c */
 /* Start of a queue: takes its device's port, and allocates its memory, zeroed. */
 doca_error_t eth_open(struct doca_ctx *ctx, size_t structure, size_t ring, size_t words,
 		      struct eth_queue *q);
@@ -198,9 +198,9 @@ void eth_wait_no_more(const struct eth_queue *q);
 doca_error_t eth_check_conf(const struct doca_ctx *ctx, bool callbacks, uint32_t n, uint32_t max);
 doca_error_t eth_set(const struct doca_ctx *ctx, bool *setting, uint8_t value);
 
-/* Operations of queues on a GPU (txq.c, rxq.c) and on the CPU (send.c, receive.c). */
+/* Operations of queues on a GPU (txq.c, rxq.c) and on the CPU (eth_send.c, eth_receive.c). */
 extern const struct ctx_ops eth_txq_gpu, eth_txq_cpu, eth_rxq_gpu, eth_rxq_cpu;
-/* receive.c: frees the places of a queue that is idle. Errors: IN_USE if a buffer was not returned. */
+/* eth_receive.c: frees the places of a queue that is idle. Errors: IN_USE if a buffer was not returned. */
 doca_error_t eth_rxq_close_pool(struct doca_eth_rxq *q);
 
 #endif

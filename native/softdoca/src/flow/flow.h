@@ -4,7 +4,7 @@
 #define SOFTDOCA_FLOW_H
 
 #include "doca_flow.h"
-#include "port.h"
+#include "port/port.h"
 
 enum { CHAIN_MAX = 16, RSS_MAX = 64, NAME_MAX_BYTES = 32 };
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* GPUs, over common/gpu.c, and the export of queue pairs to device code. */
+/* GPUs, over gpu/gpu.c, and the export of queue pairs to device code. */
 #include <sched.h>
 #include <stddef.h>
 
-#include "verbs/verbs.h"
+#include "verbs/verbs_objects.h"
 
 struct doca_gpu_verbs_qp {
 	struct object o;

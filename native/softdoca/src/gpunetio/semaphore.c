@@ -4,7 +4,7 @@
  * on. Where no public source names an error, it is a guess.
  */
 #include "doca_gpunetio_sem_dev.h"
-#include "gpu.h"
+#include "gpu/gpu.h"
 
 enum { ITEMS_MAX = 1 << 20, INFO_MAX = 1 << 20 };
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/* libibverbs.so.1 of softdoca: what GPUNetIO programs call of it, over common/ibv.c. */
+/* libibverbs.so.1 of softdoca: what GPUNetIO programs call of it, over nic/ibv.c. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "nic.h"
+#include "nic/soft_nic.h"
 
 #define GID_TABLE 4 /* programs choose an index by the kind of network; all entries are equal */
 

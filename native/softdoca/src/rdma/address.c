@@ -21,7 +21,7 @@
 #include <unistd.h>
 
 #include "clock.h"
-#include "common/adapter.h"
+#include "device/adapter.h"
 #include "rdma.h"
 
 #define LOOK_NS 100000u /* interval of checking the sockets of a context */

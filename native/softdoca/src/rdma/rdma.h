@@ -3,14 +3,14 @@
  * RDMA contexts, over the software NIC or over an RDMA adapter.
  *
  *   rdma.c         contexts: capabilities, settings
- *   task.c         tasks: allocation and fields
- *   context.c      the operations of a context: start, submit, progress, stop
- *   connection.c   connections, each a queue pair; their blobs
+ *   rdma_task.c         tasks: allocation and fields
+ *   rdma_context.c      the operations of a context: start, submit, progress, stop
+ *   rdma_connection.c   connections, each a queue pair; their blobs
  *   address.c      connection by address
- *   gpu.c          contexts with their data path on a GPU
+ *   rdma_gpu.c          contexts with their data path on a GPU
  *   entry.c        what tasks read and write: checks, and the parts of an entry
- *   nic.c          queue pairs of the software NIC: the entries of their rings, and its completions
- *   verbs.c        queue pairs of an adapter, by libibverbs
+ *   rdma_nic.c          queue pairs of the software NIC: the entries of their rings, and its completions
+ *   rdma_verbs.c        queue pairs of an adapter, by libibverbs
  *
  *      submit: an entry in the ring of the task's connection ---> the NIC executes it
  *      receives: in `receives`, then in the ring of a connection
@@ -120,7 +120,7 @@ struct rdma_blob {
 	uint32_t version, checksum; /* FNV-1a, with this field 0 */
 	uint32_t adapter; /* 1: of an RDMA adapter; 0: of the software NIC, which has a GID and a number only */
 	dg_qp_address address;
-	uint32_t link_qpn, link_psn; /* of the adapter's second queue pair: see verbs.c */
+	uint32_t link_qpn, link_psn; /* of the adapter's second queue pair: see rdma_verbs.c */
 };
 
 struct doca_rdma_connection {
@@ -244,8 +244,8 @@ struct rdma_net {
 	/* Returns whether there is one. */
 	bool (*ready)(struct doca_rdma *r);
 };
-extern const struct rdma_net rdma_nic, rdma_verbs; /* nic.c, verbs.c */
-/* verbs.c: stores the most bytes of a task over this adapter. */
+extern const struct rdma_net rdma_nic, rdma_verbs; /* rdma_nic.c, rdma_verbs.c */
+/* rdma_verbs.c: stores the most bytes of a task over this adapter. */
 doca_error_t rdma_verbs_max_message(struct doca_dev *dev, uint32_t *out);
 
 static inline struct doca_rdma *rdma_of(const struct doca_ctx *ctx)
@@ -298,10 +298,10 @@ static inline struct rdma_task *rdma_take(struct rdma_list *l)
 	return t;
 }
 
-/* gpu.c */
+/* rdma_gpu.c */
 extern const struct ctx_ops rdma_gpu_ops;
 
-/* context.c */
+/* rdma_context.c */
 extern const struct ctx_ops rdma_ops, rdma_adapter_ops;
 /* What both kinds of contexts do. open(): takes the NIC. end_connections(): frees all connections and
  * what open() has taken. serve_connections(): handles one event of a connection, and returns whether a
@@ -316,10 +316,10 @@ void rdma_disarm(struct doca_ctx *ctx);
 /* Puts waiting receives into the rings of connections. */
 void rdma_spread_receives(struct doca_rdma *r);
 
-/* nic.c: what peers may do, as enum dg_nic_access. */
+/* rdma_nic.c: what peers may do, as enum dg_nic_access. */
 uint32_t rdma_nic_rights(const struct doca_rdma *r);
 
-/* connection.c */
+/* rdma_connection.c */
 /* Makes a connection that is not connected. `func` is named in the log. */
 doca_error_t rdma_connection_new(struct doca_rdma *r, const char *func, struct doca_rdma_connection **out);
 /* Connects its queue pair to that of the peer's blob. */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Objects of attributes: a table of setters for each. */
-#include "verbs.h"
+#include "verbs_objects.h"
 
 /* DOCA API reference, Verbs: INVALID_VALUE, NO_MEMORY, for all functions of this file. */
 #define ATTR(type, kind, what, ...)                                          \

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "verbs.h"
+#include "verbs_objects.h"
 
 #define DBR_BYTES   8u /* consumer index and arm word behind the ring; the NIC reads neither */
 #define CQE_INITIAL (DOCA_GPUNETIO_IB_MLX5_CQE_INVALID << 4 | DOCA_GPUNETIO_IB_MLX5_CQE_OWNER_MASK)

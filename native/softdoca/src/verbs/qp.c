@@ -4,7 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "verbs.h"
+#include "verbs_objects.h"
 
 #define RECORD_BYTES 8u
 

@@ -60,7 +60,7 @@ struct wq_endpoint {
 #define CHECK_ENDPOINT(e) CHECK_OBJECT(e, OBJECT_WORKQ_ENDPOINT, "an endpoint")
 #define CHECK_PEER(p)	  CHECK_OBJECT(p, OBJECT_WORKQ_PEER, "a connection's address")
 
-/* comm_channel.c: delivers events until there are none, but not more than a bounded number: a peer
+/* comm_channel_peer.c: delivers events until there are none, but not more than a bounded number: a peer
  * may cause them without end. Messages stay in the sockets while the queue is full. */
 void wq_endpoint_progress(struct wq_endpoint *ep);
 /* Waits for an event, first by polling, then asleep. The caller makes progress before each

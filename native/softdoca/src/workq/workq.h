@@ -2,12 +2,12 @@
 /*
  * libdoca_workq: the API of DOCA 1.3 to 2.2 (include/workq) as a layer over the current one.
  *
- *   mmap.c          maps of several ranges: each range is a current map
- *   export.c        their descriptors, which were texts of JSON
- *   workq.c         work queues and their jobs; dma.c contexts: each work queue of a context is a
+ *   workq_mmap.c          maps of several ranges: each range is a current map
+ *   workq_export.c        their descriptors, which were texts of JSON
+ *   workq.c         work queues and their jobs; workq_dma.c contexts: each work queue of a context is a
  *                   current DMA context on the queue's progress engine
- *   names.c         functions that only have another name now
- *   comm_channel_ep.c, comm_channel.c  Comm Channel over Comch
+ *   workq_names.c         functions that only have another name now
+ *   comm_channel_ep.c, comm_channel_peer.c  Comm Channel over Comch
  *
  * Where both APIs have a function of one name, this library defines it as wq_X and exports it as
  * doca_X at the node DOCA_1, which programs get that are linked with this library. The current one
@@ -36,7 +36,7 @@
 #define doca_dma_destroy	     softdoca_current_dma_destroy
 #define doca_dma_as_ctx		     softdoca_current_dma_as_ctx
 
-#include "common/memory.h"
+#include "memory/memory.h"
 
 /* Defines a function that has another name in the current API. */
 #define RENAMED(type, function, parameters, current) \
@@ -73,7 +73,7 @@ struct wq_mmap {
 
 #define CHECK_WQ_MMAP(m) CHECK_OBJECT(m, OBJECT_WORKQ_MMAP, "a memory map")
 
-/* mmap.c: returns a new map; NULL if out of memory. */
+/* workq_mmap.c: returns a new map; NULL if out of memory. */
 struct wq_mmap *wq_mmap_new(void);
 /* Adds a range, without opening it. Errors: NO_MEMORY. */
 doca_error_t wq_mmap_add(struct wq_mmap *m, void *addr, size_t len, bool exportable);
@@ -131,7 +131,7 @@ struct wq_dma {
 #define CHECK_WORKQ(w) CHECK_OBJECT(w, OBJECT_WORKQ, "a work queue")
 #define CHECK_CTX(c)   CHECK_OBJECT(c, OBJECT_WORKQ_DMA, "a DMA context")
 
-/* dma.c: returns a binding whose context runs, although a failed job may have stopped it. Errors:
+/* workq_dma.c: returns a binding whose context runs, although a failed job may have stopped it. Errors:
  * BAD_STATE while other jobs of a stopped context are in flight. */
 doca_error_t wq_binding_run(struct binding *b);
 

@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Contexts that invalidate caches. Memory is coherent here, so that progress completes a task in
+ * turn. Sources: "Advise" is the published reference; "guess" marks an assumption that no published
+ * source confirms. */
+#include "memory/memory.h"
+
+#include "doca_mmap_advise.h"
+
+#define CHECK_ADVISE(a) CHECK_OBJECT(a, OBJECT_ADVISE, "an mmap advise")
+
+struct doca_mmap_advise_task_invalidate_cache {
+	struct object o;
+	struct doca_buf *buf;
+	struct doca_mmap_advise_task_invalidate_cache *next, *next_made;
+	_Alignas(64) struct doca_task task;
+};
+typedef struct doca_mmap_advise_task_invalidate_cache advise_task;
+
+struct doca_mmap_advise {
+	struct object o;
+	doca_mmap_advise_task_invalidate_cache_completion_cb_t done_cb;
+	uint32_t n; /* tasks; 0: not configured */
+	advise_task *made, *free, *first, *last; /* first to last: submitted */
+	_Alignas(64) struct doca_ctx ctx;
+};
+
+static struct doca_mmap_advise *advise_of(const struct doca_ctx *ctx)
+{
+	return (void *)((char *)(uintptr_t)ctx - offsetof(struct doca_mmap_advise, ctx));
+}
+
+static advise_task *of_task(const struct doca_task *task)
+{
+	return (void *)((char *)(uintptr_t)task - offsetof(advise_task, task));
+}
+
+/* ---- the context ---- */
+
+static void ended(struct doca_ctx *ctx)
+{
+	struct doca_mmap_advise *a = advise_of(ctx);
+	for (advise_task *t; (t = a->made);) {
+		a->made = t->next_made;
+		softdoca_object_free(t);
+	}
+	a->free = NULL;
+}
+
+static doca_error_t start(struct doca_ctx *ctx)
+{
+	struct doca_mmap_advise *a = advise_of(ctx);
+	if (!a->n) /* guess */
+		return REFUSE(DOCA_ERROR_BAD_STATE, "no tasks are configured");
+	for (uint32_t i = 0; i < a->n; i++) {
+		advise_task *t = softdoca_object_new(OBJECT_FREE, sizeof *t);
+		if (!t) {
+			ended(ctx);
+			return REFUSE(DOCA_ERROR_NO_MEMORY, "no memory for %u tasks", a->n);
+		}
+		t->next_made = a->made;
+		t->next = a->free;
+		a->made = a->free = t;
+	}
+	return DOCA_SUCCESS;
+}
+
+static void stop(struct doca_ctx *ctx)
+{
+	(void)ctx; /* progress completes what was submitted */
+}
+
+static bool quiet(struct doca_ctx *ctx)
+{
+	(void)ctx; /* its tasks are counted by the context */
+	return true;
+}
+
+static doca_error_t submit(struct doca_task *task, uint32_t flags)
+{
+	struct doca_mmap_advise *a = advise_of(task->ctx);
+	advise_task *t = of_task(task);
+	(void)flags;
+	CHECK_BUF(t->buf);
+	t->next = NULL;
+	*(a->first ? &a->last->next : &a->first) = t;
+	a->last = t;
+	return DOCA_SUCCESS;
+}
+
+static bool progress(struct doca_ctx *ctx)
+{
+	struct doca_mmap_advise *a = advise_of(ctx);
+	advise_task *t = a->first;
+	if (!t)
+		return false;
+	a->first = t->next;
+	/* What a device wrote before the task is read after it. */
+	atomic_thread_fence(memory_order_seq_cst);
+	if (softdoca_task_landed(&t->task, DOCA_SUCCESS))
+		a->done_cb(t, t->task.user_data, ctx->user_data);
+	return true;
+}
+
+static int handle(struct doca_ctx *ctx)
+{
+	(void)ctx;
+	return -1;
+}
+
+static bool arm(struct doca_ctx *ctx)
+{
+	return advise_of(ctx)->first;
+}
+
+static void disarm(struct doca_ctx *ctx)
+{
+	(void)ctx;
+}
+
+static void free_task(struct doca_task *task)
+{
+	advise_task *t = of_task(task);
+	struct doca_mmap_advise *a = advise_of(task->ctx);
+	object_become(&t->task, OBJECT_FREE);
+	object_become(t, OBJECT_FREE);
+	t->next = a->free;
+	a->free = t;
+}
+
+static const struct ctx_ops ops = {
+	.start = start,
+	.stop = stop,
+	.quiet = quiet,
+	.ended = ended,
+	.submit = submit,
+	.progress = progress,
+	.fileno = handle,
+	.arm = arm,
+	.disarm = disarm,
+	.free_task = free_task,
+};
+
+doca_error_t doca_mmap_advise_create(struct doca_dev *dev, struct doca_mmap_advise **mmap_advise)
+{
+	CHECK_DEV(dev);
+	CHECK_OUT(mmap_advise);
+	struct doca_mmap_advise *a = softdoca_object_new(OBJECT_ADVISE, sizeof *a);
+	if (!a)
+		return REFUSE(DOCA_ERROR_NO_MEMORY, "no memory for an mmap advise");
+	doca_error_t e = softdoca_ctx_init(&a->ctx, dev, &ops);
+	if (e)
+		softdoca_object_free(a);
+	else
+		*mmap_advise = a;
+	return e;
+}
+
+doca_error_t doca_mmap_advise_destroy(struct doca_mmap_advise *mmap_advise)
+{
+	CHECK_ADVISE(mmap_advise);
+	/* BAD_STATE: guess */
+	return softdoca_ctx_destroy(&mmap_advise->ctx, DOCA_ERROR_BAD_STATE, softdoca_object_free,
+				    mmap_advise);
+}
+
+AS_MEMBER(doca_mmap_advise_as_ctx, struct doca_mmap_advise, struct doca_ctx, OBJECT_ADVISE,
+	  "an mmap advise", ctx)
+
+doca_error_t doca_mmap_advise_cap_task_cache_invalidate_is_supported(
+	const struct doca_devinfo *devinfo)
+{
+	CHECK_OBJECT(devinfo, OBJECT_DEVINFO, "a devinfo");
+	return DOCA_SUCCESS;
+}
+
+doca_error_t doca_mmap_advise_task_cache_invalidate_get_max_buf_size(
+	const struct doca_devinfo *devinfo, uint64_t *buf_size)
+{
+	CHECK_OBJECT(devinfo, OBJECT_DEVINFO, "a devinfo");
+	return SET_OUT(buf_size, UINT64_MAX);
+}
+
+/* ---- tasks ---- */
+
+doca_error_t doca_mmap_advise_task_invalidate_cache_set_conf(
+	struct doca_mmap_advise *mmap_advise,
+	doca_mmap_advise_task_invalidate_cache_completion_cb_t completion_cb,
+	doca_mmap_advise_task_invalidate_cache_completion_cb_t error_cb, uint32_t num_tasks)
+{
+	CHECK_ADVISE(mmap_advise);
+	if (mmap_advise->ctx.state != DOCA_CTX_STATE_IDLE) /* Advise */
+		return REFUSE(DOCA_ERROR_NOT_PERMITTED, "the context is started");
+	if (!completion_cb || !error_cb || !num_tasks || num_tasks > TASKS_MAX) /* Advise; guess */
+		return REFUSE(DOCA_ERROR_INVALID_VALUE,
+			      "a callback is NULL, or %u tasks: the number must be 1 to %u",
+			      num_tasks, TASKS_MAX);
+	mmap_advise->done_cb = completion_cb;
+	mmap_advise->n = num_tasks;
+	return DOCA_SUCCESS;
+}
+
+static doca_error_t alloc(struct doca_mmap_advise *a, struct doca_buf *buf, union doca_data data,
+			  advise_task **task)
+{
+	if (a->ctx.state != DOCA_CTX_STATE_RUNNING) /* guess */
+		return REFUSE(DOCA_ERROR_BAD_STATE, "the context is not running");
+	advise_task *t = a->free;
+	if (!t) /* Advise */
+		return REFUSE(DOCA_ERROR_NO_MEMORY, "all %u tasks are allocated", a->n);
+	a->free = t->next;
+	object_become(t, OBJECT_ADVISE_TASK);
+	softdoca_task_init(&t->task, &a->ctx, data);
+	t->buf = buf;
+	*task = t;
+	return DOCA_SUCCESS;
+}
+
+doca_error_t doca_mmap_advise_task_invalidate_cache_alloc_init(
+	struct doca_mmap_advise *mmap_advise, struct doca_buf *buf, union doca_data user_data,
+	struct doca_mmap_advise_task_invalidate_cache **task)
+{
+	CHECK_ADVISE(mmap_advise);
+	CHECK_OUT(task);
+	RETURN_INSIDE(mmap_advise->ctx.pe, alloc(mmap_advise, buf, user_data, task));
+}
+
+static bool is_task(const advise_task *task, const char *func)
+{
+	return object_is(task, OBJECT_ADVISE_TASK) ||
+	       REFUSE_FOR(func, false, "%p is not an invalidate cache task", (const void *)task);
+}
+
+struct doca_task *doca_mmap_advise_task_invalidate_cache_as_doca_task(
+	struct doca_mmap_advise_task_invalidate_cache *task)
+{
+	return is_task(task, __func__) ? &task->task : NULL;
+}
+
+void doca_mmap_advise_task_invalidate_cache_set_buf(
+	struct doca_mmap_advise_task_invalidate_cache *task, struct doca_buf *buf)
+{
+	if (is_task(task, __func__))
+		task->buf = buf;
+}
+
+struct doca_buf *doca_mmap_advise_task_invalidate_cache_get_buf(
+	const struct doca_mmap_advise_task_invalidate_cache *task)
+{
+	return is_task(task, __func__) ? task->buf : NULL;
+}
