@@ -392,7 +392,6 @@ class TransferJob(Job):
         super().__init__(size, ref, window=_ALL_SLOTS)
         self.writes = view is not None
         self.view, self.data = view, data
-        self.keep: Callable[[int, memoryview], None] | None = None  # as in Backend.write()
 
     @abstractmethod
     def _move(self, chunk: Chunk) -> Step | None:
@@ -409,10 +408,7 @@ class TransferJob(Job):
         if self.view is None:
             BytePool.fill(self.data, chunk.at, self._bytes(chunk))
             return None
-        step = self._move(chunk)
-        if self.keep is not None:
-            self.keep(chunk.at, self.view[chunk.at : chunk.at + chunk.size])
-        return step
+        return self._move(chunk)
 
     def end(self) -> None:
         """Release the bytes to write, then mark the job as ended."""

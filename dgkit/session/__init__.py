@@ -12,9 +12,7 @@ region_factory.py   how regions are created; the open ones, and callbacks for th
 backend.py          Backend: the protocol of the two DPUs
 remote_dpu.py       backend where the DPU is an agent
 local_dpu.py        backend where this process is the DPU
-followed_dpu.py     backend that reports a session's writes to those who follow them
-write_history.py    the bytes of a region before and after each of its last writes
-transfer.py         SessionTransfer and TransferReport
+transfer.py         SessionTransfer, TransferReport and EndedWrite
 remote_transfer.py  job whose chunks are moved by requests to an agent
 two_agents.py       backend where both sides are agents
 staging.py          memory that carries data between this process and the DPU
@@ -33,22 +31,22 @@ if TYPE_CHECKING:
     from .monitor import Sampled as Sampled
     from .region import SessionRegion as SessionRegion
     from .session import Session as Session
+    from .transfer import EndedWrite as EndedWrite
     from .transfer import SessionTransfer as SessionTransfer
     from .transfer import TransferReport as TransferReport
-    from .write_history import WriteHistory as WriteHistory
 
 _HOME = {
+    "EndedWrite": "transfer",
     "Monitor": "monitor",
     "Sampled": "monitor",
     "Session": "session",
     "SessionRegion": "region",
     "SessionTransfer": "transfer",
     "TransferReport": "transfer",
-    "WriteHistory": "write_history",
 }
 
-__all__ = ["Monitor", "Sampled", "Session", "SessionRegion", "SessionTransfer"]
-__all__ += ["TransferReport", "WriteHistory", "connect", "inspect"]
+__all__ = ["EndedWrite", "Monitor", "Sampled", "Session", "SessionRegion", "SessionTransfer"]
+__all__ += ["TransferReport", "connect", "inspect"]
 
 
 def __getattr__(name: str) -> object:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ..dpu.values import (
         LatencyResult,
         LatencyTask,
@@ -46,21 +44,9 @@ class Backend(Protocol):
         """Start a write of `view`, or a read if `view` is None."""
 
     def write(
-        self,
-        region: SessionRegion,
-        view: memoryview | bytes,
-        offset: int,
-        keep: Callable[[int, memoryview], None] | None = None,
-        /,
+        self, region: SessionRegion, view: memoryview | bytes, offset: int, /
     ) -> TransferReport:
-        """Write and wait.
-
-        Args:
-            region: Region to write to.
-            view: The bytes.
-            offset: Byte of the region to start at.
-            keep: Called with the place and bytes of each part, in order, while the DPU moves it.
-        """
+        """Write `view` to the region from byte `offset` on, and wait."""
 
     def read(self, region: SessionRegion, offset: int, size: int, /) -> bytes:
         """Read and wait; return the bytes."""

@@ -10,12 +10,11 @@ import warnings
 from _thread import LockType, allocate_lock, start_new_thread
 from typing import TYPE_CHECKING
 
-from ..errors import ClosedError, DgkitError, PeerError
+from ..errors import DgkitError, PeerError
 from ..live_set import LiveSet
 from ..wire.messages import Bye
 
 if TYPE_CHECKING:
-    from .region import SessionRegion
     from .region_factory import RegionRegistry
     from .sides import Sides
 
@@ -78,14 +77,6 @@ class Lifetime:
         last_to_first.callback(self._leave)
         for queue in self.gpu_queues:
             last_to_first.callback(queue.close)
-
-    def kernel_operations(self, region: SessionRegion) -> int:
-        """Return how many operations the open GPU queues of a region have completed."""
-        count = 0
-        for queue in self.gpu_queues:
-            with contextlib.suppress(ClosedError):
-                count += queue.completed if queue.uses(region) else 0
-        return count
 
     def replaced(self) -> None:
         """Free the lost other side and the device; the regions belong to the sides in its place."""

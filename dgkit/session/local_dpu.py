@@ -15,8 +15,6 @@ from ..wire.messages import Allocate, Allocated
 from .transfer import SessionTransfer, TransferReport
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ..dma import Device
     from ..dpu.values import (
         LatencyResult,
@@ -69,20 +67,12 @@ class LocalDpu:
                 self._refs.add(region.ref)
             return region.ref
 
-    def write(
-        self,
-        region: SessionRegion,
-        view: memoryview | bytes,
-        offset: int,
-        keep: Callable[[int, memoryview], None] | None = None,
-    ) -> TransferReport:
+    def write(self, region: SessionRegion, view: memoryview | bytes, offset: int) -> TransferReport:
         """Write and wait; a small write runs in this thread."""
         ref = self._ref(region)
         if self.service.is_quick(ref, len(view)):
-            if keep is not None:
-                keep(0, memoryview(view))
             return TransferReport(self.service.write_quickly(ref, offset, view), self.provider)
-        return self._transfer(ref, offset, len(view), memoryview(view)).run(keep)
+        return self._transfer(ref, offset, len(view), memoryview(view)).run()
 
     def read(self, region: SessionRegion, offset: int, size: int) -> bytes:
         """Read and wait; return the bytes."""

@@ -7,7 +7,7 @@ import errno
 import warnings
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec
 
 from .. import memory
 from ..errors import DgkitError, NativeError, Unsupported
@@ -23,16 +23,54 @@ if TYPE_CHECKING:
     from .sides import Sides
 
 
-Call = Callable[[], object]
+P = ParamSpec("P")
+
+
+class Callbacks(Generic[P]):
+    """Functions that are called when something has happened. Thread-safe.
+
+    Attributes:
+        calls: The functions.
+
+    Args:
+        event: What happens, for the warning about a function that fails.
+    """
+
+    def __init__(self, event: str) -> None:
+        self._event = event
+        self.calls: list[Callable[P, object]] = []
+
+    def add(self, call: Callable[P, object]) -> Callable[[], None]:
+        """Add a function; return a function that removes it."""
+        self.calls.append(call)
+
+        def undo() -> None:
+            if call in self.calls:
+                self.calls.remove(call)
+
+        return undo
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> None:
+        """Call the functions; one that fails is reported as a warning, and the others still run."""
+        for call in list(self.calls):
+            try:
+                call(*args, **kwargs)
+            except Exception as exc:
+                text = f"{call!r}, which is called after {self._event}, failed: {exc!r}"
+                warnings.warn(text, RuntimeWarning, stacklevel=2)
 
 
 class RegionRegistry:
-    """Open regions, in order of creation. Thread-safe."""
+    """Open regions, in order of creation. Thread-safe.
+
+    Attributes:
+        notify: Called after each change.
+    """
 
     def __init__(self) -> None:
         self._regions: dict[int, SessionRegion] = {}
         self._last_id = 0
-        self._calls: list[Call] = []
+        self.notify: Callbacks[[]] = Callbacks("a change of a session's regions")
 
     def __len__(self) -> int:
         return len(self._regions)
@@ -71,25 +109,6 @@ class RegionRegistry:
                 region.closed = True
             self._regions.clear()
         self.notify()
-
-    def on_change(self, call: Call) -> Callable[[], None]:
-        """Register a function to call after each change; return a function that unregisters it."""
-        self._calls.append(call)
-
-        def undo() -> None:
-            if call in self._calls:
-                self._calls.remove(call)
-
-        return undo
-
-    def notify(self) -> None:
-        """Run the callbacks; one that fails is reported as a warning, and the others still run."""
-        for call in list(self._calls):
-            try:
-                call()
-            except Exception as exc:
-                text = f"{call!r}, which is called when a session's regions change, failed: {exc!r}"
-                warnings.warn(text, RuntimeWarning, stacklevel=2)
 
 
 _MAY_REFUSE = "an RDMA adapter may refuse GPU memory; on='gpu' tries it"

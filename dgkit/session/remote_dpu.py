@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import astuple
@@ -34,8 +33,6 @@ from .staging import Staging, WholeMove
 from .transfer import SessionTransfer, TransferReport
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ..dma import Device
     from ..dpu.values import LatencyTask, MeasurementListener, RateTask, WatchTask
     from .region import SessionRegion
@@ -65,19 +62,11 @@ class RemoteDpu:
         """Return the staging memory of the worker, and of single chunks of other threads."""
         return Staging(self.link, device, LARGE, LARGE_SLOTS, self._timeout)
 
-    def write(
-        self,
-        region: SessionRegion,
-        view: memoryview | bytes,
-        offset: int,
-        keep: Callable[[int, memoryview], None] | None = None,
-    ) -> TransferReport:
+    def write(self, region: SessionRegion, view: memoryview | bytes, offset: int) -> TransferReport:
         """Write and wait; one request and one reply if the data fits a slot."""
-        pending = self._move_whole(region, offset, len(view), view, waits=True, keep=keep)
+        pending = self._move_whole(region, offset, len(view), view, waits=True)
         if pending is None:
-            return self._transfer(region, offset, len(view), memoryview(view)).run(keep)
-        if keep is not None and len(view) > SMALL:
-            keep(0, memoryview(view))
+            return self._transfer(region, offset, len(view), memoryview(view)).run()
         try:
             reply = pending.reply if pending.done and not pending.error else self._wait(pending)
         except ReplyLost:  # repeating the write is harmless
@@ -104,12 +93,10 @@ class RemoteDpu:
         size: int,
         view: memoryview | bytes | None,
         waits: bool = False,
-        keep: Callable[[int, memoryview], None] | None = None,
     ) -> WholeMove | None:
         """Send one request for a whole transfer; None if the worker has to do it.
 
         A transfer that nobody waits for yet must be small: the caller must not be kept for long.
-        `keep` is as in Backend.write(), for a small write; the caller calls it for a large one.
         """
         self.link.find_lost()  # a started transfer that is repeated is made before this one
         if size > (LARGE if waits else SMALL) or (
@@ -132,14 +119,11 @@ class RemoteDpu:
                     fields = (staging.handle, slot, region.handle, offset, size)
                     staging.buffer[slot : slot + size] = view
                 small = waits and size <= SMALL
-                sent = partial(keep, 0, memoryview(view)) if small and keep and view else None
-                if not (small and self.link.exchange(Move, fields, pending, sent)):
+                if not (small and self.link.exchange(Move, fields, pending)):
                     self.link.post(Move, *fields, pending=pending)
-                    if sent is not None:
-                        sent()
                 return pending
         if staging is self._small and self._wait_for_small_slot():
-            return self._move_whole(region, offset, size, view, waits, keep)
+            return self._move_whole(region, offset, size, view, waits)
         return None
 
     def _wait_for_small_slot(self) -> bool:

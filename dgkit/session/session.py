@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import threading
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ClosedError, DgkitError, PeerError
@@ -14,16 +16,15 @@ from ..unique import Unique
 from ..wire.messages import Stats, Subscribe, encode
 from ..wire.telemetry import Subscription
 from . import argument_checks, describe, lifecycle
-from .followed_dpu import FollowedDpu
 from .region import READ_ONLY, WRITE_ONLY, SessionRegion, check_region, checked_span
-from .region_factory import RegionFactory, RegionRegistry
+from .region_factory import Callbacks, RegionFactory, RegionRegistry
 from .staging import flat
+from .transfer import EndedWrite
 
 if TYPE_CHECKING:
     from ..dma import Device
     from ..report import BandwidthReport, LatencyReport
     from .backend import Backend
-    from .followed_dpu import Follower
     from .gpu_queue import SessionGpuQueue
     from .monitor import Monitor
     from .sides import Sides
@@ -43,7 +44,7 @@ class Session(Unique):
     def __init__(self, sides: Sides) -> None:
         self.role = sides.role
         self._registry = RegionRegistry()
-        self.writes = FollowedDpu(sides.dpu, sides.role)
+        self._observers: Callbacks[[EndedWrite]] = Callbacks("a write of a session")
         self._restarting = threading.Lock()
         self._use(sides)
         lifecycle.open_sessions.add(self)
@@ -58,7 +59,7 @@ class Session(Unique):
         self.agent = sides.agent
         self.device: Device = sides.device
         self.timeout = sides.timeout
-        self.writes.replace(sides.dpu)
+        self.dpu: Backend = sides.dpu
         self._sides, self._link = sides, sides.dpu.link
         self._factory = RegionFactory(self, sides, self._registry)
         self.lifetime = lifecycle.Lifetime(sides, self._registry)
@@ -221,20 +222,31 @@ class Session(Unique):
         Returns:
             A function that unregisters it.
         """
-        return self._registry.on_change(call)
+        return self._registry.notify.add(call)
 
-    def follow_writes(self, region: SessionRegion, follower: Follower) -> Callable[[], None]:
-        """Report this session's writes to a region: by write, start_write, copy and measurements.
+    def on_write(self, call: Callable[[EndedWrite], object]) -> Callable[[], None]:
+        """Call a function after each write of this session: by write, start_write, copy, measuring.
 
-        Not reported: monitors, GPU queues, and what others do to the memory. For the report, the
-        bytes of a copy are read back, and those of an array are copied, which slows large writes
-        down; `bytes` are kept as they are. A write is reported while the DPU moves the next one,
-        or by `writes.settle()`. If nobody follows, there is no cost.
+        It is called in the thread that ends the write, perhaps shortly after a wait for it has
+        returned, and must be quick. Writes of monitors, GPU queues and others are not reported.
 
         Returns:
-            A function that ends the reports.
+            A function that unregisters it.
         """
-        return self.writes.follow(region, follower)
+        return self._observers.add(call)
+
+    @contextlib.contextmanager
+    def _observed(
+        self, region: SessionRegion, offset: int, size: int, data: memoryview | bytes | None = None
+    ) -> Iterator[None]:
+        """Report the write that the body makes, unless it is of 0 bytes."""
+        begin_ns, failed = time.monotonic_ns(), True
+        try:
+            yield
+            failed = False
+        finally:
+            if size:
+                self._observers(EndedWrite(region, offset, size, data, failed, begin_ns))
 
     def write(self, region: SessionRegion, data: Any, offset: int | str = 0) -> TransferReport:
         """Write `data` into the region by DMA, and wait.
@@ -250,13 +262,16 @@ class Session(Unique):
         self._link.check()
         view = data if type(data) is bytes else flat(data)
         offset, _ = checked_span(self, region, offset, len(view), READ_ONLY)
-        return self.writes.chosen.write(region, view, offset)
+        if self._observers.calls:
+            with self._observed(region, offset, len(view), view):
+                return self.dpu.write(region, view, offset)
+        return self.dpu.write(region, view, offset)
 
     def read(self, region: SessionRegion, size: int | str, offset: int | str = 0) -> bytes:
         """Read `size` bytes of the region by DMA, wait, and return them. Errors as write()."""
         self._link.check()
         offset, size = checked_span(self, region, offset, size, WRITE_ONLY)
-        return self.writes.chosen.read(region, offset, size)
+        return self.dpu.read(region, offset, size)
 
     def start_write(
         self, region: SessionRegion, data: Any, offset: int | str = 0
@@ -265,7 +280,17 @@ class Session(Unique):
         self._link.check()
         view = flat(data)
         offset, size = checked_span(self, region, offset, len(view), READ_ONLY)
-        return self.writes.chosen.start(region, offset, size, view)
+        if not self._observers.calls:
+            return self.dpu.start(region, offset, size, view)
+        begin_ns = time.monotonic_ns()
+        transfer = self.dpu.start(region, offset, size, view)
+        kept = bytes(view)  # the caller may change its own as soon as the transfer is done
+
+        def report() -> None:
+            self._observers(EndedWrite(region, offset, size, kept, transfer.failed, begin_ns))
+
+        transfer.call_on_end(report)
+        return transfer
 
     def start_read(
         self, region: SessionRegion, size: int | str, offset: int | str = 0
@@ -273,7 +298,7 @@ class Session(Unique):
         """Start a read; the transfer's `data` has the bytes. Errors as write()."""
         self._link.check()
         offset, size = checked_span(self, region, offset, size, WRITE_ONLY)
-        return self.writes.chosen.start(region, offset, size, None)
+        return self.dpu.start(region, offset, size, None)
 
     def copy(self, src: SessionRegion, dst: SessionRegion) -> TransferReport:
         """Copy all of `src` to the start of `dst`, and wait.
@@ -284,7 +309,8 @@ class Session(Unique):
         self._link.check()
         _, size = checked_span(self, src, 0, getattr(src, "size", 0), WRITE_ONLY)
         checked_span(self, dst, 0, size, READ_ONLY)
-        return self.writes.chosen.copy(src, dst, size)
+        with self._observed(dst, 0, size):
+            return self.dpu.copy(src, dst, size)
 
     def digest(
         self, region: SessionRegion, size: int | str | None = None, offset: int | str = 0
@@ -298,7 +324,7 @@ class Session(Unique):
             size = region.size - region.span(offset, 1)[0]
         size = 1 if size is None else size
         offset, size = checked_span(self, region, offset, size, WRITE_ONLY)
-        return self.writes.chosen.digest(region, offset, size)
+        return self.dpu.digest(region, offset, size)
 
     def latency(
         self,
@@ -328,7 +354,10 @@ class Session(Unique):
         self._link.check()
         _, size = checked_span(self, region, 0, size)
         given = Measured(region, size, op, path, self.info)
-        with measured(self._factory, given, size, destructive=destructive) as used:
+        with (
+            measured(self._factory, given, size, destructive=destructive) as used,
+            self._observed(used.region, 0, size if op == "write" else 0),
+        ):
             return latency(self.dpu, used, count=count, progress=progress)
 
     def bandwidth(
@@ -356,7 +385,10 @@ class Session(Unique):
             size = min(getattr(region, "size", 1), MIB)
         _, size = checked_span(self, region, 0, size)
         given, spread = Measured(region, size, op, path, self.info), min(region.size, RATE_BYTES)
-        with measured(self._factory, given, max(size, spread), destructive=destructive) as used:
+        with (
+            measured(self._factory, given, max(size, spread), destructive=destructive) as used,
+            self._observed(used.region, 0, used.region.size if op == "write" else 0),
+        ):
             return bandwidth(self.dpu, used, seconds=seconds, window=window, progress=progress)
 
     def monitor(
@@ -451,7 +483,7 @@ class Session(Unique):
         """
         self._link.check()
         counters: dict[str, int] = self._link.ask(Stats, timeout=self.timeout).counters
-        return counters | self.writes.chosen.counters() | {"session_regions": len(self._registry)}
+        return counters | self.dpu.counters() | {"session_regions": len(self._registry)}
 
     def telemetry(self) -> str:
         """Return the endpoint where the agent publishes latency samples (dgkit.wire.telemetry)."""
@@ -486,11 +518,6 @@ class Session(Unique):
     def closed(self) -> bool:
         """Return whether close() was called."""
         return self.lifetime.closed
-
-    @property
-    def dpu(self) -> Backend:
-        """Return the backend, which moves the bytes."""
-        return self.writes.chosen
 
     def close(self) -> None:
         """Free everything on both sides, and end the software DPU if it started one. Idempotent.

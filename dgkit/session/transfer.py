@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ..errors import PeerError, PeerTimeout, again
 from ..types import Op, Path, Status
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from ..dpu.job import TransferJob
     from ..dpu.values import Moved
     from ..wire import messages
+    from .region import SessionRegion
 
 _OVER_WIRE = "between this process and the DPU by the control connection, without DMA"
 
@@ -115,6 +116,26 @@ def _pieces(count: int) -> str:
     return plural(count, "piece")
 
 
+class EndedWrite(NamedTuple):
+    """Write of a session to a region, which has ended: what Session.on_write() reports.
+
+    Attributes:
+        region: The region.
+        offset: Its byte that the write started at.
+        size: Bytes.
+        data: The bytes, valid during the call; None if the DPU made them: a copy, a measurement.
+        failed: Whether it failed: any part of the bytes may have been written.
+        begin_ns: Begin, by time.monotonic_ns().
+    """
+
+    region: SessionRegion
+    offset: int
+    size: int
+    data: memoryview | bytes | None
+    failed: bool
+    begin_ns: int
+
+
 class Jobs(Protocol):
     """Runs the jobs of transfers: the DPU service of this process, or a worker."""
 
@@ -167,6 +188,11 @@ class SessionTransfer:
             except Exception as exc:
                 self._error = exc.with_traceback(None)
         return self._job.ended
+
+    @property
+    def failed(self) -> bool:
+        """Return whether the transfer has ended with an error, which wait() raises."""
+        return self._ended and self._error is not None
 
     def cancel(self) -> None:
         """End the transfer early: nothing more is posted, and wait() raises PeerError. Idempotent.
@@ -238,13 +264,9 @@ class SessionTransfer:
             progress(self.size, self.size)
         return self._report
 
-    def run(self, keep: Callable[[int, memoryview], None] | None = None) -> TransferReport:
-        """Move the bytes and return the report; cancel if an exception such as Ctrl-C comes.
-
-        `keep` is as in Backend.write().
-        """
+    def run(self) -> TransferReport:
+        """Move the bytes and return the report; cancel if an exception such as Ctrl-C comes."""
         try:
-            self._job.keep = keep
             self._jobs.run(self._job)
             return self.wait()
         except BaseException:

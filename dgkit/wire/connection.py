@@ -175,16 +175,10 @@ class Connection:
             raise
         return pending
 
-    def exchange(
-        self,
-        kind: Any,
-        fields: tuple[Any, ...],
-        pending: Pending,
-        sent: Callable[[], None] | None = None,
-    ) -> bool:
+    def exchange(self, kind: Any, fields: tuple[Any, ...], pending: Pending) -> bool:
         """Send a request and wait briefly inside libzmq, which gives the lowest latency.
 
-        Only for kinds whose encoding is always small. `sent` is called once the request was sent.
+        Only for kinds whose encoding is always small.
 
         Returns:
             True if the request was sent, and is perhaps not yet done; False if other threads use
@@ -203,8 +197,6 @@ class Connection:
             self._pending[number] = pending
             try:
                 self._socket.send(message, _NOBLOCK)
-                if sent is not None:
-                    sent()
                 body = self._socket.recv()
                 self._received += 1
                 reply = decode_reply(body)

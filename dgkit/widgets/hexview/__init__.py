@@ -18,6 +18,7 @@ structure_view  the structure laid over the bytes
 bookmarks       named places
 edit            edits as DMA writes, and undo
 time_machine    the bytes as they were at each of the last writes, and who wrote them
+write_history   the bytes of a region before and after each of its last writes
 clipboard       bytes as text in several formats
 
 JavaScript: values (numbers), grid (rows), keys (cursor), tools (controls), overview (the strip),

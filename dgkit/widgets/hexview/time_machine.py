@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...errors import DgkitError
-from ...session import WriteHistory
+from ...errors import ClosedError, DgkitError
 from ...units import parse_size, plural, size_text
 from ...validate import whole
 from ..base import scheduler
 from ..base.panel import handler
 from .live_view import Page
+from .write_history import OUTSIDE, WriteHistory, record_writes
 
 if TYPE_CHECKING:
     from ...session import Session, SessionRegion
@@ -23,18 +24,6 @@ WRITERS = ("", "host", "DPU", "kernel", "client", "outside")  # numbered as in t
 _LEAST = 1 << 12  # bytes
 _NEWS_S = 0.1  # between two messages about new writes
 _TRIES = 5  # reads of a region that changes, before its history begins
-
-
-class _Follower:
-    """Passes the writes of a region on to its history, and asks for a message about them."""
-
-    def __init__(self, history: WriteHistory, news: Callable[[], None]) -> None:
-        self.ended, self._history, self._news = history.ended, history, news
-
-    def began(self) -> None:
-        """Record that a write begins."""
-        self._history.began()
-        self._news()
 
 
 class TimeMachine:
@@ -102,12 +91,12 @@ class TimeMachine:
             self._stop()
             data = self._read(region)
             history = WriteHistory(data, self._budget)
-            self._stop = self._session.follow_writes(region, _Follower(history, self._announce))
+            self._stop = record_writes(self._session, region, history, self._announce)
             since = time.monotonic_ns()
             if self._read(region) == data and history.observe(0, data, since):
                 break
         self._history = history
-        self._kernels = self._session.lifetime.kernel_operations(region)
+        self._kernels = self._kernel_operations(region)
 
     def _read(self, region: SessionRegion) -> bytes:
         return self._reader.read(region, self._sources()[:1], 0, region.size)[0]
@@ -122,7 +111,6 @@ class TimeMachine:
         """Return the moments that can be shown, the one shown and its write; None if it is off."""
         if self._budget is None:
             return None
-        self._session.writes.settle()
         history = self._history
         state: dict[str, Any] = {"why": self._why, "first": 0, "last": 0, "at": None}
         state |= {"text": "", "span": None}
@@ -178,13 +166,20 @@ class TimeMachine:
     def _observe(self, history: WriteHistory, region: SessionRegion, page: Page) -> None:
         """Record the bytes that no write explains: a kernel's, if one has posted, or outside's."""
         before = history.last
-        self._session.writes.settle()
-        kernels = self._session.lifetime.kernel_operations(region)
-        writer = "outside" if kernels == self._kernels else "kernel"
+        kernels = self._kernel_operations(region)
+        writer = OUTSIDE if kernels == self._kernels else "kernel"
         if history.observe(page.at, page.parts[0], page.since_ns, writer):
             self._kernels = kernels
         if history.last != before:
             self._announce()
+
+    def _kernel_operations(self, region: SessionRegion) -> int:
+        """Return how many operations the open GPU queues of a region have completed."""
+        count = 0
+        for queue in self._session.lifetime.gpu_queues:
+            with contextlib.suppress(ClosedError):
+                count += queue.completed if queue.uses(region) else 0
+        return count
 
     @handler
     def moment(self, to: int | None) -> None:
@@ -213,7 +208,6 @@ class TimeMachine:
         return {"moment": found}
 
     def _require(self) -> WriteHistory:
-        self._session.writes.settle()
         if self._history is None:
             raise ValueError(self._why or "the view has no history: HexView(..., history='64M')")
         return self._history
@@ -229,9 +223,6 @@ class TimeMachine:
     def _tell(self) -> Generator[float, None, None]:
         yield time.monotonic() + _NEWS_S
         self._news = None
-        self._session.writes.settle()
-        if self._history is not None and self._history.in_flight:
-            self._announce()
         self._send("history", self._about)
 
 

@@ -2,21 +2,56 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import threading
 import time
 from bisect import bisect_right
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
-from .followed_dpu import Write
+from ...errors import DgkitError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+
+    from ...session import EndedWrite, Session, SessionRegion
 
 MAX_WRITES = 65_536  # also bounds the time to reconstruct bytes: some milliseconds
 _WRITE_COST = 300  # bytes of memory that a recorded write occupies besides its data
 _PIECE_COST = 300
 OUTSIDE = "outside"  # writer of bytes that no write of the session explains
+_WRITERS = {"host": "host", "dpu": "DPU", "neither": "client"}  # by the role of the session
+
+
+class Write(NamedTuple):
+    """Write to a region that has ended, or bytes that were found to have changed.
+
+    Attributes:
+        number: Number of the write among those that were recorded, from 1; 0: bytes were found.
+        writer: Whose bytes they are: "host", "DPU" (also a copy that it made), "client" (this
+            process, where both sides are agents), "kernel" or OUTSIDE.
+        offset: Byte of the region it starts at.
+        size: Bytes.
+        data: The bytes; None if they are unknown, because it failed.
+        t_ns: End, by time.time_ns().
+        begin_ns: Begin, by time.monotonic_ns().
+        end_ns: End, by time.monotonic_ns().
+    """
+
+    number: int
+    writer: str
+    offset: int
+    size: int
+    data: bytes | None
+    t_ns: int
+    begin_ns: int
+    end_ns: int
+
+    def overlaps(self, other: Write) -> bool:
+        """Return whether both write the same byte."""
+        end, other_end = self.offset + self.size, other.offset + other.size
+        return self.offset < other_end and other.offset < end
 
 
 class _Piece(NamedTuple):
@@ -122,14 +157,13 @@ class Past(NamedTuple):
 
 
 class WriteHistory:
-    """Bytes of a region before and after each of its last writes. A follower; thread-safe.
+    """Bytes of a region before and after each of its last writes. Thread-safe.
 
     A moment is a number of writes since the history began: `first` to `last` can be shown. Writes
     beyond the budget fall out, the oldest first. It keeps the bytes of the region as they were at
     `first`, and the bytes of each write since; `bytes` objects that were written are not copied.
 
     Attributes:
-        in_flight: Number of writes that have begun and were not reported as ended.
         lock: Held by each method; a caller that holds it sees no write meanwhile.
 
     Args:
@@ -151,7 +185,7 @@ class WriteHistory:
         self._base, self._base_limit = _Pieces(data), len(data) + budget // 4
         self._writes: deque[Write] = deque()
         self._cost = 0
-        self.in_flight, self._active_ns = 0, 0
+        self._active_ns = 0
         self._doubts: deque[Write] = deque(maxlen=64)  # writes whose bytes are unknown
         self.lock = threading.RLock()
 
@@ -165,17 +199,19 @@ class WriteHistory:
         """Bytes of memory in use."""
         return self._base.cost + self._cost
 
-    def began(self) -> None:
-        """Record that a write begins: bytes read from now until it ends prove nothing."""
-        with self.lock:
-            self.in_flight += 1
-
     def ended(self, write: Write) -> None:
         """Record a write that has ended."""
         with self.lock:
-            self.in_flight = max(0, self.in_flight - 1)
             self._active_ns = max(self._active_ns, write.end_ns)
-            if write.data is None:
+            raced = False
+            for other in reversed(list(self._writes)):
+                if other.end_ns < write.begin_ns:
+                    break
+                if other.overlaps(write):
+                    raced = raced or other.number > 0
+                    if not other.number:  # bytes found while it was in flight are its own
+                        self._remove(other)
+            if write.data is None or raced:  # which of two came last is seen in the bytes
                 self._doubts.append(write)
             else:
                 self._add(write, write.data)
@@ -186,15 +222,15 @@ class WriteHistory:
         Args:
             offset: Where they are.
             data: The bytes.
-            since_ns: time.monotonic_ns() before they were read; if a write was in flight since,
-                they prove nothing.
+            since_ns: time.monotonic_ns() before they were read; if a write has ended since, they
+                prove nothing.
             writer: Who has changed them; a write whose bytes are unknown takes precedence.
 
         Returns:
             Whether they are the bytes of now.
         """
         with self.lock:
-            if self.in_flight or self._active_ns >= since_ns:
+            if self._active_ns >= since_ns:
                 return False
             known = self.at(self.last, offset, len(data)).data
             for start, stop in _differences(known, data):
@@ -214,14 +250,18 @@ class WriteHistory:
         for doubt in self._doubts:
             if doubt.offset < stop and offset < doubt.offset + doubt.size:
                 number, writer = doubt.number, doubt.writer
-        now = time.time_ns(), time.monotonic_ns()
-        self._add(Write(number, writer, offset, len(data), data, *now), data)
+        t_ns, now_ns = time.time_ns(), time.monotonic_ns()
+        self._add(Write(number, writer, offset, len(data), data, t_ns, now_ns, now_ns), data)
 
     def _add(self, write: Write, data: bytes) -> None:
         self._writes.append(write)
         self._cost += len(data) + _WRITE_COST
         while self._writes and (len(self._writes) > MAX_WRITES or self.cost > self._budget):
             self._drop()
+
+    def _remove(self, write: Write) -> None:
+        self._writes.remove(write)
+        self._cost -= write.size + _WRITE_COST
 
     def _drop(self) -> None:
         """Lay the oldest write over the first bytes."""
@@ -293,6 +333,46 @@ class WriteHistory:
         for low, high in missing:
             found += self._base.within(low, high)
         return sorted(found)
+
+
+def record_writes(
+    session: Session,
+    region: SessionRegion,
+    history: WriteHistory,
+    then: Callable[[], object] | None = None,
+) -> Callable[[], None]:
+    """Record a session's writes to a region; `bytes` that were written are not copied.
+
+    The bytes of a copy that the DPU made are read back.
+
+    Args:
+        session: The session.
+        region: The region.
+        history: Its history.
+        then: Called after each of them, in the thread that ends it.
+
+    Returns:
+        A function that ends that.
+    """
+    numbers, writer = itertools.count(1), _WRITERS[session.role]
+
+    def record(write: EndedWrite) -> None:
+        if write.region is not region:
+            return
+        ended = time.time_ns(), write.begin_ns, time.monotonic_ns()
+        data = None
+        if not write.failed:
+            with contextlib.suppress(DgkitError):  # for example, the DPU may only write the region
+                data = write.data
+                if data is None:
+                    data = session.read(region, write.size, write.offset)
+        by = writer if write.data is not None else "DPU"
+        kept = None if data is None else bytes(data)
+        history.ended(Write(next(numbers), by, write.offset, write.size, kept, *ended))
+        if then is not None:
+            then()
+
+    return session.on_write(record)
 
 
 def _differences(before: bytes, after: bytes) -> Iterator[tuple[int, int]]:

@@ -1,4 +1,4 @@
-"""History of a region's bytes, against copies; a session reports each of its writes."""
+"""History of a region's bytes, against copies; what a session reports of its writes."""
 
 import random
 import threading
@@ -6,23 +6,18 @@ import time
 
 import pytest
 from support.processes.agents import agent
+from support.processes.waiting import until
 
 import dgkit
-from dgkit.session import WriteHistory
-from dgkit.session.followed_dpu import Write
-from dgkit.session.write_history import OUTSIDE
+from dgkit.widgets.hexview.write_history import OUTSIDE, Write, WriteHistory, record_writes
 
 HISTORIES = 10_000
 WRITERS = ("host", "DPU", "client")
 
 
-def write(number, offset, data, writer="host"):
-    return Write(number, writer, offset, len(data), data, number, time.monotonic_ns())
-
-
-def record(history, written):
-    history.began()
-    history.ended(written)
+def write(number, offset, data, writer="host", begin_ns=None):
+    now = time.monotonic_ns()
+    return Write(number, writer, offset, len(data), data, number, begin_ns or now, now)
 
 
 def replay(seed):
@@ -42,7 +37,7 @@ def replay(seed):
             assert history.observe(0, bytes(region), time.monotonic_ns() + 1)
         else:
             region[start:stop] = chance.randbytes(stop - start)
-            record(history, write(number, start, bytes(region[start:stop]), writer))
+            history.ended(write(number, start, bytes(region[start:stop]), writer))
         writers[start:stop] = [writer] * (stop - start)
         copies.append((bytes(region), list(writers)))
     return history, copies, chance
@@ -70,7 +65,7 @@ def test_each_moment_of_10000_random_histories_has_the_bytes_and_writers_of_then
 def test_the_budget_bounds_the_memory_and_the_ring_says_what_fell_out():
     history = WriteHistory(bytes(1000), 10_000)
     for number in range(1, 2001):
-        record(history, write(number, number % 990, bytes([number % 256] * 10)))
+        history.ended(write(number, number % 990, bytes([number % 256] * 10)))
         assert history.cost <= 10_000
     assert history.last == 2000
     assert 0 < history.last - history.first < 40
@@ -86,27 +81,43 @@ def test_bytes_objects_that_cover_the_region_are_not_copied():
     history = WriteHistory(bytes(100_000), 1 << 20)
     written = [bytes([number]) * 100_000 for number in range(50)]
     for number, data in enumerate(written, 1):
-        record(history, write(number, 0, data))
+        history.ended(write(number, 0, data))
     assert history.first > 0
     (piece,) = history._base.within(0, 100_000)
     assert piece.data is written[history.first - 1]
 
 
-def test_bytes_read_beside_a_write_prove_nothing():
+def test_bytes_read_before_a_write_has_ended_prove_nothing():
     history = WriteHistory(bytes(8), 1 << 20)
     before = time.monotonic_ns()
-    history.began()
-    assert not history.observe(0, b"12345678", time.monotonic_ns())
     history.ended(write(1, 0, b"1"))
     assert not history.observe(0, bytes(8), before)
-    assert history.last == 1
     assert history.observe(0, b"1" + bytes(7), time.monotonic_ns() + 1)
     assert history.last == 1
 
 
+def test_bytes_found_while_a_write_was_in_flight_become_that_writes():
+    history = WriteHistory(bytes(8), 1 << 20)
+    begin = time.monotonic_ns()
+    assert history.observe(0, b"12345\0\0x", begin)  # its first five bytes have arrived
+    history.ended(write(1, 0, b"1234567", begin_ns=begin))
+    moments = [history.write(moment) for moment in range(1, history.last + 1)]
+    assert [(each.writer, each.data) for each in moments] == [(OUTSIDE, b"x"), ("host", b"1234567")]
+
+
+def test_of_two_writes_at_the_same_time_the_bytes_tell_which_came_last():
+    history = WriteHistory(bytes(8), 1 << 20)
+    begin = time.monotonic_ns()
+    history.ended(write(1, 0, b"1111", begin_ns=begin))
+    history.ended(write(2, 2, b"2222", "client", begin_ns=begin))
+    assert history.observe(0, b"111122\0\0", time.monotonic_ns() + 1)
+    assert history.at(history.last, 0, 8).data == b"111122\0\0"
+    assert history.write(history.last).number == 2
+
+
 def test_a_change_in_the_bytes_of_a_failed_write_is_that_writes():
     history = WriteHistory(bytes(8), 1 << 20)
-    record(history, Write(7, "host", 2, 4, None, 0, 0))
+    history.ended(Write(7, "host", 2, 4, None, 0, 0, 0))
     history.observe(0, b"\0\0\1\1\0\0\2\0", time.monotonic_ns() + 1)
     found = [history.write(moment) for moment in (1, 2)]
     assert [(each.number, each.writer, each.offset, each.data) for each in found] == [
@@ -125,7 +136,7 @@ def session(request):
 def followed(session, size):
     region = session.empty(size, on="host")
     history = WriteHistory(session.read(region, size), 64 << 20)
-    session.follow_writes(region, history)
+    record_writes(session, region, history)
     return region, history
 
 
@@ -148,8 +159,7 @@ def test_each_write_of_a_session_is_in_the_history_with_its_bytes(session):
             session.write(region, data if kind == "bytes" else bytearray(data), at)
         shadow[at : at + len(data)] = data
         copies.append((bytes(shadow), "DPU" if kind == "copy" else session.role))
-    session.writes.settle()
-    assert history.last == len(copies)
+        until(lambda: history.last == len(copies), "the write is recorded")
     for moment, (copy, writer) in enumerate(copies, 1):
         if moment >= history.first:
             assert history.at(moment, 0, 300_000).data == copy
@@ -163,14 +173,13 @@ def test_the_history_has_an_array_as_it_was_when_it_was_written(session, size):
     chance = random.Random(size)
     region = session.empty(size, on="host")
     history = WriteHistory(bytes(size), 8 * size)
-    session.follow_writes(region, history)
+    record_writes(session, region, history)
     data, written = bytearray(size), []
     for _ in range(12):
         written.append(chance.randbytes(size))
         data[:] = written[-1]
         session.write(region, data)
-        data[:] = bytes(size)  # after the write, and before its report
-        session.writes.settle()
+        data[:] = bytes(size)  # after the write
         for moment in range(max(1, history.first), history.last + 1):
             assert history.at(moment, 0, size).data == written[moment - 1]
     region.close()
@@ -181,13 +190,14 @@ def test_a_write_that_was_refused_ends_in_the_history_and_later_ones_follow(sess
     with pytest.raises(TypeError):
         session.write(region, 7)
     session.write(region, b"later", 8)
-    session.writes.settle()
     assert history.at(history.last, 8, 5).data == b"later"
     assert history.observe(0, session.read(region, 64), time.monotonic_ns())
 
 
 def test_concurrent_writes_to_the_same_bytes_end_with_the_bytes_that_are_there(session):
     region, history = followed(session, 100_000)
+    ended = []
+    session.on_write(ended.append)
 
     def work(letter):
         for _ in range(20):
@@ -198,22 +208,48 @@ def test_concurrent_writes_to_the_same_bytes_end_with_the_bytes_that_are_there(s
         thread.start()
     for thread in threads:
         thread.join()
-    session.writes.settle()
+    until(lambda: len(ended) == 40, "all writes are recorded")
     since = time.monotonic_ns()
     there = session.read(region, 100_000)
     assert history.observe(0, there, since)
     assert history.at(history.last, 0, 100_000).data == there
 
 
-def test_without_a_follower_the_session_uses_its_backend_as_it_is(session):
-    region = session.empty(64)
-    before = session.dpu
-    session.write(region, b"x")
-    assert session.dpu is before
-    history = WriteHistory(bytes(64), 1024)
-    stop = session.follow_writes(region, history)
-    session.write(region, b"y")
-    stop()
+def test_writes_are_reported_until_the_function_is_removed(session):
+    region, written = session.empty(64), []
+    undo = session.on_write(lambda write: written.append((write.offset, bytes(write.data))))
+    session.write(region, b"y", 3)
+    session.read(region, 8)
+    undo()
     session.write(region, b"z")
-    assert history.last == 1
-    assert session.dpu is before
+    assert written == [(3, b"y")]
+
+
+def test_a_function_that_fails_is_a_warning_and_the_write_has_succeeded(session):
+    region = session.empty(64)
+    undo = session.on_write(lambda _: 1 / 0)
+    with pytest.warns(RuntimeWarning, match="called after a write of a session, failed: ZeroDiv"):
+        session.write(region, b"y")
+    undo()
+    assert session.read(region, 1) == b"y"
+
+
+@pytest.mark.parametrize("op", ["read", "write"])
+def test_a_destructive_measurement_is_a_write_of_the_dpu(session, op):
+    region, written = session.empty(64), []
+    undo = session.on_write(written.append)
+    session.latency(region, 8, op, 20, destructive=True)
+    session.bandwidth(region, 8, op, 0.01, destructive=True)
+    undo()
+    spans = [(write.region, write.offset, write.size, write.data) for write in written]
+    assert spans == [(region, 0, 8, None), (region, 0, 64, None)] * (op == "write")
+
+
+def test_a_write_that_fails_is_reported_as_failed(session, monkeypatch):
+    region, written = session.empty(64), []
+    undo = session.on_write(written.append)
+    monkeypatch.setattr(type(session.dpu), "write", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        session.write(region, b"y")
+    undo()
+    assert [write.failed for write in written] == [True]
