@@ -17,7 +17,6 @@ Modules:
     completion: Result of an operation.
     work_request: Fields of `dg_wr` from Python values.
     dtypes: `dg_wr` and `dg_wc` as NumPy dtypes, and pointers of such arrays.
-    byte_pool: Memory for the results of reads.
     fault: Rules of the provider `fault`.
     measure: Latency and rate, measured in the C core.
     system: Providers and their capabilities, CPUs, the clock, the folder for sockets.

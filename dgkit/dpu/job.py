@@ -8,10 +8,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ..dma.byte_pool import BytePool
 from ..errors import DgkitError, again
 from ..sizes import CACHED, COPY_CHUNK, GPU_CHUNK, GPU_LEAST, INLINE_MAX, WINDOW
 from ..types import Op
+from .byte_pool import BytePool
 from .values import Digested, moved
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
-from ..dma.byte_pool import BytePool
+from ..dpu.byte_pool import BytePool
 from ..dpu.job import DmaTransferJob
 from ..dpu.region_ref import RegionRef
 from ..dpu.service import DpuService

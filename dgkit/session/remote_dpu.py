@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import astuple
 
-from ..dma.byte_pool import BytePool
+from ..dpu.byte_pool import BytePool
 from ..dpu.values import LatencyResult, RateResult
 from ..errors import Unsupported
 from ..sizes import LARGE, LARGE_SLOTS, SLOT_WAIT_S, SMALL, SMALL_SLOTS

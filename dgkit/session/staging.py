@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import memory
 from ..buffers import has_objects, no_buffer
-from ..dma.byte_pool import BytePool
+from ..dpu.byte_pool import BytePool
 from ..dpu.copier import Slots
 from ..wire.creation import Creation
 from ..wire.messages import Import

@@ -6,7 +6,7 @@ import contextlib
 import errno
 from typing import TYPE_CHECKING, Any
 
-from ..dma.byte_pool import BytePool
+from ..dpu.byte_pool import BytePool
 from ..errors import PeerError, Unsupported
 from ..sizes import STAGE_BYTES, STAGE_SLOTS
 from ..types import Access

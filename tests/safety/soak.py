@@ -98,7 +98,7 @@ def sample(pid: int, start: float) -> Sample:
 
 def sample_here(start: float) -> Sample:
     """Return what this process holds without its caches."""
-    from dgkit.dma.byte_pool import BytePool
+    from dgkit.dpu.byte_pool import BytePool
     from dgkit.wire.inflow import heap_trimmer
 
     before = sample(os.getpid(), start).rss_kib

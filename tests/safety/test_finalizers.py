@@ -68,7 +68,7 @@ def test_a_session_that_the_cycle_collector_takes_is_closed_by_handles_that_are_
 EXPORTED = """
 import gc, operator, sys
 import dgkit
-from dgkit.dma import byte_pool
+from dgkit.dpu import byte_pool
 from dgkit.dma.gpu_queue import RingConfig
 from dgkit.dma.remote_ring import ExportedRing
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import dgkit
-from dgkit.dma import byte_pool
 from dgkit.dma._ffi import ffi
-from dgkit.dma.byte_pool import BytePool
+from dgkit.dpu import byte_pool
+from dgkit.dpu.byte_pool import BytePool
 
 MIB = 1 << 20
 reuses = pytest.mark.skipif(sys.version_info >= (3, 14), reason="Python 3.14 counts otherwise")
@@ -91,17 +91,6 @@ def test_memory_that_nothing_refers_to_is_reused():
         data = filled(pool, 2 * MIB, number)
         assert id(data) == address
         del data
-
-
-@reuses
-def test_a_ring_of_small_objects_reuses_the_one_that_it_dropped():
-    pool = BytePool(least=64 << 10, oldest_first=True)
-    ring = [filled(pool, 64 << 10, number) for number in range(8)]
-    for number in range(8, 40):
-        address = id(ring.pop(0))
-        ring.append(filled(pool, 64 << 10, number))
-        assert id(ring[-1]) == address
-        assert [each[0] for each in ring] == list(range(number - 7, number + 1))
 
 
 @reuses

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 
-from ._ffi import ffi, lib
+from ..dma._ffi import ffi, lib
 
 TYPE_CHECKING = False  # typing's own costs more to import than all of this
 if TYPE_CHECKING:
@@ -30,14 +30,10 @@ class BytePool:
 
     Args:
         most: Bytes of all objects that it keeps.
-        least: Bytes of an object that it keeps.
-        oldest_first: Look for a free object among the oldest, which a ring of them frees first.
     """
 
-    def __init__(
-        self, most: int = _MOST, *, least: int = _LEAST, oldest_first: bool = False
-    ) -> None:
-        self._most, self._least, self._oldest_first = most, least, oldest_first
+    def __init__(self, most: int = _MOST) -> None:
+        self._most = most
         self._kept: list[bytes] = []
         self._lock = threading.Lock()
         self._inside: dict[int, None] = {}  # threads in take()
@@ -49,7 +45,7 @@ class BytePool:
         Raises:
             MemoryError: There is not enough memory.
         """
-        if not self._least <= size <= self._most or not _REUSABLE:
+        if not _LEAST <= size <= self._most or not _REUSABLE:
             return _create(size)
         thread = threading.get_ident()
         if thread in self._inside:  # in a finalizer or signal handler that interrupted take()
@@ -73,8 +69,7 @@ class BytePool:
 
     def _reused(self, kept: list[bytes], size: int) -> bytes | None:
         """Return a free object of a size, which becomes the newest; None if none is."""
-        numbers = range(len(kept))
-        for number in numbers if self._oldest_first else reversed(numbers):
+        for number in reversed(range(len(kept))):
             if len(kept[number]) == size and _is_free(kept, number):
                 kept.append(kept.pop(number))
                 return kept[-1]
@@ -98,9 +93,7 @@ class BytePool:
         self._kept = []
 
     @staticmethod
-    def fill(
-        data: bytes | memoryview, offset: int, source: memoryview, *, streamed: bool = False
-    ) -> None:
+    def fill(data: bytes | memoryview, offset: int, source: memoryview) -> None:
         """Copy bytes into an object that take() returned and nothing else has seen, or into memory.
 
         Other threads may run meanwhile: neither `data` nor the memory of `source` is freed before
@@ -110,14 +103,13 @@ class BytePool:
             data: The object, or writable memory.
             offset: Where to begin in `data`.
             source: Contiguous bytes, at most as many as `data` has from `offset` on.
-            streamed: Bypass the caches: nobody reads the copy soon. Large objects always do.
         """
         size = len(source)
         if not 0 <= offset <= len(data) - size:
             raise ValueError(f"{size} bytes at {offset} do not fit into {len(data)}")
         target, start = ffi.from_buffer("char[]", data), ffi.from_buffer("char[]", source)
         try:
-            if len(data) < _STREAMED and not streamed:
+            if len(data) < _STREAMED:
                 ffi.memmove(target + offset, start, size)
             else:
                 lib.dg_copy_large(target + offset, start, size)  # the arguments keep both exports
