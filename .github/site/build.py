@@ -12,6 +12,7 @@ without outputs.
 """
 
 import argparse
+import ast
 import json
 import os
 import re
@@ -53,7 +54,7 @@ TUTORIALS = "notebooks/tutorials"
 API = ("", "dma", "memory", "session", "report", "gpu_initiated", "nccl", "doca", "doctor", "fleet")
 API += ("testbed", "agent", "jupyter", "widgets")
 ERRORS = (
-    "Each text that dgkit raises, with its remedy where there is one. Values are in braces. "
+    "The texts with which dgkit raises, with their remedies. Values are in braces. "
     "`dgkit doctor --symptom TEXT` ranks what may cause a text on your machine."
 )
 LINK = re.compile(r"(!?)\[([^\]]*)\]\((?!https?:|#)([^)\s#]+)(#[^)\s]*)?\)")
@@ -171,19 +172,36 @@ def described(name: str, value: object) -> str:
 
 
 def errors(into: Path) -> None:
-    """Write the page of all error texts, by class, from the approved list of the tests."""
-    by_class: dict[str, list[str]] = {}
-    for line in (ROOT / "tests/unit/approved/errors.txt").read_text("utf-8").splitlines():
-        found = re.match(r"  (\w+): (.+)", line)
-        if found and re.search(r"[a-z]", re.sub(r"\{[^}]*\}", "", found[2])):
-            by_class.setdefault(found[1], []).append(found[2])
+    """Write the page of error texts, by class, as the calls of the classes in dgkit/ have them."""
     known = import_module("dgkit.errors")
+    by_class: dict[str, list[str]] = {}
+    for path in sorted((ROOT / "dgkit").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Call):
+                name = ast.unparse(node.func).rpartition(".")[2]
+                texts = [text for argument in node.args for text in templates(argument)]
+                by_class.setdefault(name, []).extend(texts)
     lines = ["# Error texts", "", ERRORS, ""]
     for name in sorted(set(by_class) & set(known.__all__)):
         summary = (getattr(known, name).__doc__ or "").strip().splitlines()[0]
         lines += [f"## {name}", "", summary, ""]
         lines += [f"- {code(text)}" for text in dict.fromkeys(by_class[name])] + [""]
     write(into / "errors.md", "\n".join(lines))
+
+
+def templates(node: ast.AST) -> Iterator[str]:
+    """Yield the texts in an expression that have words, with their fields in braces."""
+    if isinstance(node, ast.JoinedStr | ast.Constant):
+        parts = node.values if isinstance(node, ast.JoinedStr) else [node]
+        text = "".join(
+            str(part.value) if isinstance(part, ast.Constant) else f"{{{ast.unparse(part.value)}}}"
+            for part in parts
+        ).replace("\n", "\\n")
+        if re.search(r"[a-z]{2}.* ", re.sub(r"\{[^}]*\}", "", text)):
+            yield text
+    else:
+        for child in ast.iter_child_nodes(node):
+            yield from templates(child)
 
 
 def code(text: str) -> str:

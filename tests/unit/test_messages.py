@@ -1,19 +1,16 @@
-"""All help pages and error texts, compared with approved files.
+"""All help pages, compared with an approved file.
 
-`python -m pytest tests/unit/test_messages.py --approve` writes the files again: review the diff.
+`python -m pytest tests/unit/test_messages.py --approve` writes it again: review the diff.
 """
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import click
 import pytest
-from support.source.messages import all_messages
 
 from dgkit.cli import main
 from dgkit.cli.app import Dgkit
 
-ROOT = Path(__file__).parents[2]
 Approved = Callable[[str, str], None]
 
 
@@ -37,8 +34,3 @@ def test_each_help_page_is_the_approved_one(
         assert main([*path, "--help"]) == 0
         pages.append(f"$ {' '.join(['dgkit', *path, '--help'])}\n{capsys.readouterr().out}")
     approved("help.txt", "\n".join(pages))
-
-
-@pytest.mark.skipif(not (ROOT / "native").is_dir(), reason="the sources are not here")
-def test_each_error_text_is_the_approved_one(approved: Approved) -> None:
-    approved("errors.txt", all_messages(ROOT))
