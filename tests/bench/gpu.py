@@ -6,24 +6,19 @@
 
 One process owns the arrays, in CUDA virtual memory and in CuPy's pool (CUDA IPC); this one is the
 DPU. Each floor is the driver's plain copy with a flag behind it, in a loop in C, over the same
-addresses, taken before and after each round. The row `forms` prints what each form of a small copy
-costs in bare C (forms/form_probe.c), with the owner idle and busy. Nothing here passes or fails a
-test: it reports.
+addresses, taken before and after each round. Nothing here passes or fails a test: it reports.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import statistics
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -228,35 +223,6 @@ def _busy_calls(bench: Bench, what: str, n: int, reach: float, call: Any) -> Ite
     yield tails.figure(f"{what}, p99", "ns", "published", lambda *_: True, "idle p50")
 
 
-FORMS = {  # what the form is called in form_probe.c
-    "plain": "the driver's plain copy", "rows_halves": "two rows", "words": "write-values",
-    "rows_tail": "two rows, one to scratch", "led": "several copies behind two rows",
-    "batch_stream": "several copies, one call", "kernel": "a kernel", "nothing": "an empty kernel",
-    "pairs": "two operations a copy of two rows", "wake": "wake-up", "strided": "strided rows",
-    "wake_primed": "wake-up from a copy engine",
-}  # fmt: skip
-
-
-def forms(_: Bench) -> Iterator[Figure]:
-    """What each form costs in bare C: another pair of processes, the owner idle and busy."""
-    script = Path(__file__).parent / "forms/run.sh"
-    parts = ["canary", "single", "words", "batch", "led", "strided", "wake"]
-    with tempfile.TemporaryDirectory() as folder:
-        run = subprocess.run([script, folder, "0.02", *parts], stdout=subprocess.PIPE, check=True)
-    found: dict[tuple[Any, ...], dict[str, Any]] = {}
-    for line in run.stdout.splitlines():
-        row = json.loads(line)
-        if row["form"] in FORMS:
-            key = tuple(row[name] for name in ("memory", "op", "size", "n", "form"))
-            found.setdefault(key, {})[row["owner"]] = row
-    for (memory, op, size, n, form), taken in found.items():
-        if set(taken) == {"idle", "busy"}:
-            many = f", {n} at once" if n > 1 else ""
-            what = f"bare C, {op} {size} B{many}, {memory.upper()}, {FORMS[form]}"
-            idle, loaded = taken["idle"]["p50"], taken["busy"]["p50"]
-            yield Figure(what, "ns", idle, "", None, "owner busy", loaded)
-
-
 def bandwidth(bench: Bench) -> Iterator[Figure]:
     """1 MiB with 16 in flight, and 32 MiB with 2."""
     for op, (size, window) in product(("write", "read"), ((MIB, 16), (32 * MIB, 2))):
@@ -358,7 +324,7 @@ def imports(bench: Bench) -> Iterator[Figure]:
         )
 
 
-ALL = (small, busy, bandwidth, batches, busy_batches, strided, imports, forms)
+ALL = (small, busy, bandwidth, batches, busy_batches, strided, imports)
 
 
 @contextlib.contextmanager
