@@ -8,19 +8,14 @@ twice (a literal, then the theme's variable), and text keeps the colour of the p
 
 from __future__ import annotations
 
-import contextlib
 import html
 from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
 from itertools import pairwise
 from math import log10
-from pathlib import Path
 
+from .types import provider_label
 from .units import us
 
-_HARDWARE = frozenset({"doca"})
-_SOFTWARE = {"fault": ", injected faults", "cuda": ", GPU copy engine", "softdoca": ", softdoca"}
-_SOFTWARE["soft, emulated bar"] = ", emulated PCI bar"  # memory in a testbed's PCI BAR
 _GREY = "#8a8a8a"
 _LINE = 13  # px, height of one line of the smallest text
 _SMALL = "position:absolute;font-size:10px;line-height:1;white-space:nowrap"
@@ -30,33 +25,6 @@ class Html(str):
     """Text that is already HTML and is not escaped again."""
 
     __slots__ = ()
-
-
-@lru_cache(maxsize=1)
-def emulated() -> bool:
-    """Return whether QEMU emulates this machine's CPU; Arm's does not say so, a testbed does."""
-    with contextlib.suppress(OSError):
-        return "QEMU TCG" in _text("/proc/cpuinfo") or " dgkit.name=dpu " in _text("/proc/cmdline")
-    return False
-
-
-def _text(path: str) -> str:
-    return Path(path).read_text(encoding="utf-8", errors="replace")
-
-
-def provider_label(provider: str, elsewhere: bool = False) -> str:
-    """Return `hardware` for providers of a DPU, else `software DPU` and what copies.
-
-    `cuda` is a software DPU: the copy engine is a GPU's, but a process uses it in place of a DPU.
-    `softdoca` is also one: DOCA's interface, implemented by the CPU. `verbs` is `RDMA`: the
-    device's `engine` says whether an adapter or Soft-RoCE, this machine's CPU, moves the bytes.
-    The label of a device with memory in a testbed's PCI BAR says so, and each label on an emulated
-    machine, or of a DPU that is one elsewhere.
-    """
-    if provider in _HARDWARE:
-        return "hardware"
-    label = "RDMA" if provider == "verbs" else "software DPU" + _SOFTWARE.get(provider, "")
-    return label + ", emulated" * (elsewhere or emulated())
 
 
 def hex_lines(data: bytes, *, offset: int = 0) -> list[str]:

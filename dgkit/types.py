@@ -1,8 +1,9 @@
-"""Types shared by all layers: access flags, operations, statuses, paths, the Memory protocol."""
+"""Types shared by all layers: access, operations, statuses, paths, Memory; providers' labels."""
 
 from __future__ import annotations
 
 from enum import Enum, IntEnum, IntFlag
+from functools import lru_cache
 
 TYPE_CHECKING = False  # importing typing costs more than this whole module
 if TYPE_CHECKING:
@@ -12,6 +13,9 @@ else:
 
 DOCA = frozenset({"doca", "softdoca"})  # providers that move bytes by libdoca's DMA tasks
 OWN_EXPORT = DOCA | {"verbs"}  # providers that import only their own exports
+_HARDWARE = frozenset({"doca"})
+_SOFTWARE = {"fault": ", injected faults", "cuda": ", GPU copy engine", "softdoca": ", softdoca"}
+_SOFTWARE["soft, emulated bar"] = ", emulated PCI bar"  # memory in a testbed's PCI BAR
 MIXED = "mixed"  # path of several operations, some of them inline and some by the worker
 
 
@@ -174,3 +178,33 @@ def parse_path(path: str | Path) -> Path:
     if not isinstance(path, str) or path not in names:
         raise ValueError(f"path is {path!r}; it must be 'auto', 'inline' or 'worker'")
     return names[path]
+
+
+def provider_label(provider: str, elsewhere: bool = False) -> str:
+    """Return `hardware` for providers of a DPU, else `software DPU` and what copies.
+
+    `cuda` is a software DPU: the copy engine is a GPU's, but a process uses it in place of a DPU.
+    `softdoca` is also one: DOCA's interface, implemented by the CPU. `verbs` is `RDMA`: the
+    device's `engine` says whether an adapter or Soft-RoCE, this machine's CPU, moves the bytes.
+    The label of a device with memory in a testbed's PCI BAR says so, and each label on an emulated
+    machine, or of a DPU that is one elsewhere.
+    """
+    if provider in _HARDWARE:
+        return "hardware"
+    label = "RDMA" if provider == "verbs" else "software DPU" + _SOFTWARE.get(provider, "")
+    return label + ", emulated" * (elsewhere or machine_is_emulated())
+
+
+@lru_cache(maxsize=1)
+def machine_is_emulated() -> bool:
+    """Return whether QEMU emulates this machine's CPU; Arm's does not say so, a testbed does."""
+    try:
+        return "QEMU TCG" in _text("/proc/cpuinfo") or " dgkit.name=dpu " in _text("/proc/cmdline")
+    except OSError:
+        return False
+
+
+def _text(path: str) -> str:
+    # Not pathlib, which costs more to import than this whole module.
+    with open(path, encoding="utf-8", errors="replace") as file:  # noqa: PTH123
+        return file.read()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from .._version import __version__
 from ..dma import cpus
 from ..errors import LimitReached, PeerVersion
-from ..html_cards import emulated
+from ..types import machine_is_emulated
 from ..wire.host_id import boot_id, host_name
 from ..wire.messages import VERSION, Hello, Welcome
 
@@ -57,5 +57,5 @@ def welcome(state: AgentState, first_id: int, request_id: int) -> Welcome:
         spinning=caps.spin_ns > 0,
         engine=caps.engine,
         package=__version__,
-        emulated=emulated(),
+        emulated=machine_is_emulated(),
     )

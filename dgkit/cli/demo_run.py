@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..files import named
-from ..html_cards import provider_label
 from ..memory.meminfo import available_bytes
+from ..types import provider_label
 from ..units import size_text
 from .console import progress_bar, progress_bars
 

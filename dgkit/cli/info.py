@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from ..types import provider_label
 from . import info_doca as doca
 from . import info_gpu as gpu
 from .console import console, print_json
@@ -104,8 +105,6 @@ def collect(*, doca_functions: bool = True) -> dict[str, Any]:
 
 
 def _provider(name: str, usable: bool, why: str) -> dict[str, Any]:
-    from ..html_cards import provider_label
-
     return {"name": name, "usable": usable, "why": why, "label": provider_label(name)}
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..errors import PeerRefused
-from ..html_cards import provider_label
+from ..types import provider_label
 from .console import say
 from .exit_codes import FAILED
 from .options import choice, duration, size

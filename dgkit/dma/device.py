@@ -12,7 +12,7 @@ from collections.abc import Set as AbstractSet
 
 from ..errors import ClosedError, DgkitError
 from ..live_set import LiveSet
-from ..types import DOCA, Access, Path, parse_access
+from ..types import DOCA, Access, Path, parse_access, provider_label
 from ..validate import whole
 from ._ffi import check, ffi, lib, nanoseconds, open_handle, spin_ns
 from .context import DeviceContext
@@ -310,8 +310,6 @@ class Device(DeviceContext):
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else "open"
-        from ..html_cards import provider_label
-
         label = provider_label(self._label).partition(", injected")[0]
         return f"<dgkit.Device {self.provider}, {label}, {state}>"
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from .._version import __version__
-from ..html_cards import provider_label
+from ..types import provider_label
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,15 +11,9 @@ from typing import Any
 
 from IPython.display import display
 
-from ..html_cards import (
-    Html,
-    access_text,
-    card,
-    hex_lines,
-    provider_badge,
-    provider_label,
-)
+from ..html_cards import Html, access_text, card, hex_lines, provider_badge
 from ..session import Session, SessionRegion
+from ..types import provider_label
 from ..units import size_text
 from .arguments import sessions
 

@@ -12,8 +12,7 @@ from math import inf
 from typing import Any
 
 from .. import html_cards
-from ..html_cards import provider_label
-from ..types import DOCA
+from ..types import DOCA, machine_is_emulated, provider_label
 from ..units import size_text
 from .system_info import Machine
 
@@ -108,7 +107,7 @@ class Report(ABC):
     def label(self) -> str:
         """`hardware` if a DPU moved the bytes, else `software DPU` with what copied, and where."""
         label = provider_label(self._copied_by)
-        elsewhere = self.machine.emulated and not html_cards.emulated()
+        elsewhere = self.machine.emulated and not machine_is_emulated()
         return label + ", emulated" * elsewhere
 
     @property

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from ..html_cards import emulated
+from ..types import machine_is_emulated
 from ..units import size_text
 
 _EMULATED = "emulated "  # before the name of a CPU that does not say so itself
@@ -73,7 +73,7 @@ def _cpu_name(cpuinfo: Mapping[str, str]) -> str:
     """Return the CPU's model name; on Arm, which reports none, its implementer and part numbers."""
     if "model name" in cpuinfo:
         return cpuinfo["model name"]
-    prefix = _EMULATED if emulated() else ""
+    prefix = _EMULATED if machine_is_emulated() else ""
     implementer, part = cpuinfo.get("CPU implementer", "?"), cpuinfo.get("CPU part", "?")
     return f"{prefix}{os.uname().machine} implementer {implementer} part {part}"
 
@@ -91,4 +91,4 @@ def _virtual(cpuinfo: Mapping[str, str]) -> bool | None:
     """Return CPUID's hypervisor bit; on Arm, True if the device tree has a hypervisor node."""
     if "flags" in cpuinfo:
         return "hypervisor" in cpuinfo["flags"].split()
-    return True if emulated() or Path("/proc/device-tree/hypervisor").exists() else None
+    return True if machine_is_emulated() or Path("/proc/device-tree/hypervisor").exists() else None

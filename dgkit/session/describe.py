@@ -12,6 +12,7 @@ import msgspec
 from ..dma import cpus
 from ..errors import PeerError
 from ..report import Machine
+from ..types import provider_label
 from ..wire.host_id import host_name, process_state
 
 if TYPE_CHECKING:
@@ -70,8 +71,6 @@ def line(info: Info, state: str) -> str:
 
 
 def _kind(dpu: Info) -> str:
-    from ..html_cards import provider_label  # late: connect() must be quick
-
     return provider_label(dpu["provider"], dpu["emulated"]) if dpu["software"] else "DPU"
 
 

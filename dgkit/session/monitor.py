@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from ..dpu.values import WatchTask
 from ..errors import ClosedError, LimitReached, again
+from ..types import provider_label
 from ..unique import Unique
 from ..wire.messages import EVERY_S, MONITOR_SAMPLES, MONITORS
 from ..wire.telemetry import Sampled as Sampled
@@ -125,8 +126,6 @@ class Monitor(Unique):
 
         It mentions a GPU only if one copies.
         """
-        from ..html_cards import provider_label
-
         return provider_label(self.machine.mover(self.provider))
 
     def read(self) -> list[Sampled]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ..types import provider_label
 from .describe import agent_info
 
 if TYPE_CHECKING:
@@ -47,8 +48,6 @@ class Sides:
     @property
     def info(self) -> dict[str, Any]:
         """Return Session.info."""
-        from ..html_cards import provider_label  # imported late: connect() must be quick
-
         other, remote = dict(self.other), agent_info(self.agent)
         host, dpu = (remote, other) if self.role == "dpu" else (other, remote)
         dpu["software"] = provider_label(dpu["provider"]) != "hardware"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ..errors import PeerError, PeerTimeout, again
-from ..types import Op, Path, Status
+from ..types import Op, Path, Status, machine_is_emulated
 from .argument_checks import function, seconds, within
 
 if TYPE_CHECKING:
@@ -81,13 +81,12 @@ class TransferReport:
         return self._moved.complete_ns - self._moved.submit_ns
 
     def __repr__(self) -> str:
-        from ..html_cards import emulated
         from ..units import plural, us  # late: connect() must be quick
 
         dma = f"DMA read {us(self.read_ns)} µs, write {us(self.write_ns)} µs"
         if self.direct:
             dma = f"DMA {self.op.name.lower()} {us(self.read_ns + self.write_ns)} µs, direct"
-        how = f"{self.provider}{', emulated' * (self.emulated or emulated())}"
+        how = f"{self.provider}{', emulated' * (self.emulated or machine_is_emulated())}"
         moved = f"{plural(self.size, 'byte')} by {how}, {self.path}"
         return (
             f"<TransferReport OK, {moved}: {dma}, "

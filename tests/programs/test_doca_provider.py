@@ -16,9 +16,9 @@ import dgkit
 from dgkit import Device, dma
 from dgkit.dma import measure
 from dgkit.errors import DeviceUnavailable, RegionBusy, TransferError, Unsupported
-from dgkit.html_cards import provider_badge, provider_label
+from dgkit.html_cards import provider_badge
 from dgkit.report import BandwidthReport, LatencyReport
-from dgkit.types import Status
+from dgkit.types import Status, provider_label
 
 MIB = 1 << 20
 TASK = 2 * MIB  # bytes of one DMA task

@@ -7,6 +7,7 @@ from support.jupyter.html import Reader
 
 import dgkit
 from dgkit import html_cards
+from dgkit.types import provider_label
 
 # Elements and attributes that JupyterLab keeps in the output of an untrusted notebook.
 TAGS = {"div", "span", "strong", "table", "tbody", "tr", "th", "td"}
@@ -105,7 +106,7 @@ def test_an_axis_has_from_two_to_twelve_ticks(edges):
      ("cuda", "software DPU, GPU copy engine"), ("verbs", "RDMA"), ("new", "software DPU")],
 )  # fmt: skip
 def test_only_a_dpu_of_its_own_is_called_hardware(provider, label):
-    assert html_cards.provider_label(provider) == label
+    assert provider_label(provider) == label
     shown = Reader(html_cards.provider_badge(provider))
     assert shown.texts == [label]
     warned = any("#a34a00" in value for name, value in shown.attributes if name == "style")

@@ -46,7 +46,7 @@ ALLOWED = {
     "live_set": set(),
     "unique": set(),
     "nccl": {"dma", "files", "html_cards", "units"},
-    "html_cards": {"units"},
+    "html_cards": {"types", "units"},
     "dma": _BASE | {"_native"},
     "memory": _BASE,
     "doca": _BASE | {"dma"},  # for the GPU memory that both register

@@ -27,7 +27,7 @@ import traitlets
 
 from ... import cell_lifetime
 from ...errors import ClosedError, DgkitError
-from ...html_cards import provider_label
+from ...types import provider_label
 from . import scheduler
 from .aio import Later
 from .error_text import explain

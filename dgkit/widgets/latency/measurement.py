@@ -7,10 +7,10 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ...errors import BoundsError, LimitReached
-from ...html_cards import provider_label
 from ...memory import why_no_gpu
 from ...memory.allocate import parse_on
 from ...report import GPU_INITIATED, posted_label
+from ...types import provider_label
 from ...units import size_text
 from ..base import forms
 from ..base.as_python import region_lines, script, session_lines

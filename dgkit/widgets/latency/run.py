@@ -11,9 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...errors import PeerError
-from ...html_cards import provider_label
 from ...report import LatencyReport, Machine, PostedLatencyReport, path_text, posted_label
-from ...types import MIXED
+from ...types import MIXED, provider_label
 from ...units import size_text
 from .history import Floats, History
 

@@ -14,8 +14,8 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from ...errors import BoundsError
-from ...html_cards import provider_label
 from ...report import GPU_INITIATED
+from ...types import provider_label
 from ...units import plural, size_text
 from ..base import forms
 from ..base.as_python import region_lines, script, session_lines

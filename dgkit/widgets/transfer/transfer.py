@@ -9,6 +9,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from ... import html_cards
+from ...types import provider_label
 from ...units import plural, size_text, us
 from ..base import scheduler
 from ..base.fill_patterns import KINDS
@@ -126,7 +127,7 @@ class TransferPanel(Panel):
         if self._session.closed:
             return ""
         dpu = self._session.info["dpu"]
-        label = html_cards.provider_label(dpu["provider"], dpu["emulated"])
+        label = provider_label(dpu["provider"], dpu["emulated"])
         return f"CLOCK_MONOTONIC of {dpu['machine']} ({label}, process {dpu['pid']})"
 
     def _describe_requests(self) -> list[dict[str, Any]]:
