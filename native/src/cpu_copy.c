@@ -5,19 +5,24 @@
 #include "provider.h"
 #include "strided_copy.h"
 
-int dg_op_allowed(const struct dg_op *op)
+int dg_regions_allowed(struct dg_region_entry *local, struct dg_region_entry *remote)
 {
-	struct dg_region_entry *remote = region_entry_at(op->remote),
-			       *local = region_entry_at(op->local);
 	if (gate_revoked(remote->gate))
 		return DG_REMOTE_ACCESS_ERROR;
 	if (atomic_load_explicit(&remote->lost, memory_order_relaxed))
 		return DG_PEER_LOST;
+	if (!local)
+		return DG_OK;
 	if (gate_revoked(local->gate)) /* an imported region's exporter revokes its gate */
 		return local->remote ? DG_REMOTE_ACCESS_ERROR : DG_LOCAL_ERROR;
 	if (atomic_load_explicit(&local->lost, memory_order_relaxed))
 		return DG_PEER_LOST;
 	return DG_OK;
+}
+
+int dg_op_allowed(const struct dg_op *op)
+{
+	return dg_regions_allowed(region_entry_at(op->local), region_entry_at(op->remote));
 }
 
 void dg_op_leave(const struct dg_op *op)

@@ -39,68 +39,11 @@ static bool pass(void *arg)
 	return busy;
 }
 
-static void add_slot(struct dg_nic *n, uint32_t i, uint64_t offset, bool large)
-{
-	n->slots[i] = (struct staging_slot){n->free_slots[large], offset, large};
-	n->free_slots[large] = &n->slots[i];
-}
-
-/* Registers the staging memory with a device. */
-static int register_staging(struct dg_nic *n, dg_device *dev, size_t size, dg_region **out,
-			    uint32_t *name)
-{
-	const dg_memory m = {.addr = n->staging, .size = size, .fd = -1};
-	const int rc = dg_region_register(dev, &m, DG_ACCESS_READ | DG_ACCESS_WRITE, out);
-	if (!rc)
-		*name = (*out)->name;
-	return rc;
-}
-
-/* Imports the staging memory, as the remote side of copies between it and local memory. */
-static int import_staging(struct dg_nic *n)
-{
-	uint8_t descriptor[DG_DESCRIPTOR_MAX];
-	const int length = dg_region_export(n->staging_region, DG_ACCESS_READ | DG_ACCESS_WRITE,
-					    descriptor, sizeof descriptor);
-	if (length < 0)
-		return length;
-	const int rc = dg_region_import(n->dev, descriptor, (size_t)length, UINT64_MAX,
-					&n->staging_import);
-	if (!rc)
-		n->staging_import_name = n->staging_import->name;
-	return rc;
-}
-
-/* Memory that the provider copies inline bytes and operands from, and that entries bounce through. */
-static int open_staging(struct dg_nic *n)
-{
-	const uint64_t small = NIC_STAGINGS * NIC_STAGING;
-	const uint32_t chunks = n->dev->gpu ? NIC_CHUNKS : 0;
-	const size_t size = small + (size_t)chunks * NIC_CHUNK;
-	n->staging = aligned_alloc(4096, size);
-	if (!n->staging)
-		return dg_fail(ENOMEM, "out of memory for a NIC");
-	memset(n->staging, 0, size);
-	for (uint32_t i = 0; i < NIC_STAGINGS; i++)
-		add_slot(n, i, (uint64_t)i * NIC_STAGING, false);
-	for (uint32_t i = 0; i < chunks; i++)
-		add_slot(n, NIC_STAGINGS + i, small + (uint64_t)i * NIC_CHUNK, true);
-	int rc = register_staging(n, n->dev, size, &n->staging_region, &n->staging_name);
-	if (!rc)
-		rc = import_staging(n);
-	if (!rc && n->dev->gpu)
-		rc = register_staging(n, n->soft, size, &n->staging_soft, &n->staging_soft_name);
-	return rc;
-}
-
 /* Also after an opening that failed. */
 static void release(struct dg_nic *n)
 {
 	dg_nic_keys_close(n);
-	dg_region_end(n->staging_soft);
-	dg_region_end(n->staging_import);
-	dg_region_end(n->staging_region);
-	free(n->staging);
+	dg_exec_staging_close(&n->engine);
 	dg_nic_table_close(n);
 	sem_destroy(&n->resolve);
 	free(n);
@@ -118,13 +61,13 @@ int dg_nic_open(dg_device *dev, uint64_t spin_ns, dg_nic **out)
 	struct dg_nic *n = calloc(1, sizeof *n);
 	if (!n)
 		return dg_fail(ENOMEM, "out of memory for a NIC");
-	n->dev = dev;
+	n->engine.dev = dev;
 	n->table_fd = -1;
 	n->fork_generation = dev->fork_generation;
 	sem_init(&n->resolve, 0, 0);
 	int rc = dg_nic_table_open(n);
 	if (!rc)
-		rc = open_staging(n);
+		rc = dg_exec_staging_open(&n->engine);
 	if (!rc) {
 		const int error = dg_poller_start(&n->poller, "dgkit-nic", spin_ns, pass, n);
 		rc = error ? dg_fail(error, "cannot start the NIC's thread: %s", strerror(error)) : 0;

@@ -10,14 +10,12 @@
  *	nic_send.c        one pass over a send queue: take entries, complete them, errors and flush
  *	nic_receive.c     one pass over a receive queue: publish receives, complete them
  *	   |
- *	nic_message.c, nic_atomic.c    entries that use a receive; atomic operations
+ *	nic_message.c     entries that use a receive
  *	   |
- *	nic_execute.c     the bytes of one entry: checked pieces, copied here or by the provider
- *	   |
- *	nic_bounce.c      the bytes of one entry in two legs, where one provider does not reach all
+ *	nic_execute.c     one entry: its keys looked up and checked, its pieces given to the executor
  *	   |
  *	nic_peer.c        the queue pairs and keys of other NICs
- *	nic_key.c, nic_cq.c, nic_table.c, nic_wqe.c
+ *	nic_key.c, nic_cq.c, nic_table.c, nic_wqe.c; executor.h
  *
  * States of an entry of the send queue:
  *
@@ -44,22 +42,15 @@
 
 #include <semaphore.h>
 
+#include "executor.h"
 #include "nic_table.h"
 #include "nic_wqe.h"
 #include "poller.h"
-#include "queue.h"
 
 enum {
 	NIC_PASS = 64, /* entries of a queue pair in one pass */
 	NIC_PASS_BYTES = 256 << 10, /* copied for a queue pair in one pass, by this thread */
-	NIC_COPY_MOST = 64 << 10, /* bytes of an entry that this thread copies itself */
-	NIC_FLIGHTS = 128, /* entries of a queue pair with the provider, or pieces of such entries */
-	NIC_DEPTH = 512, /* of a queue pair's dg_queue */
 	NIC_PIECES = WQE_SEGMENTS_MAX + DG_NIC_SGES,
-	NIC_STAGING = 1024, /* bytes of staging memory: inline bytes, operands, short pieces */
-	NIC_STAGINGS = 256,
-	NIC_CHUNK = 128 << 10, /* bytes of large staging memory, which only a NIC of a GPU has */
-	NIC_CHUNKS = 16,
 	NIC_AHEAD = 8 /* blocks that are prefetched */
 };
 /* How long a peer may take to become ready to receive, before the sender gives up. */
@@ -67,28 +58,13 @@ enum {
 /* How long closing a queue pair waits for the peer's NIC, which takes messages without its program. */
 #define NIC_CLOSE_NS 200000000ull
 
-/* A region as this NIC reaches it. entry is NULL if it does not. */
-struct nic_memory {
-	struct dg_region_entry *entry;
-	uint64_t id;
-};
-
 /* A key of this NIC or, cached, of another. */
 struct nic_key {
 	uint32_t key, pd, access, generation;
 	uint64_t address, size;
-	struct nic_memory local, remote; /* the region, unless of another NIC; its import */
+	struct exec_region local, remote; /* the region, unless of another NIC; its import. No entry: none */
 	dg_region *import;
 	const struct nic_public_key *source; /* of another NIC: its entry in that NIC's table */
-};
-
-/* Part of an entry's bytes: from one place to another. */
-struct nic_piece {
-	const struct nic_key *local; /* NULL: inline */
-	const struct nic_key *remote;
-	const char *bytes; /* inline */
-	uint64_t local_offset, remote_offset;
-	uint32_t size;
 };
 
 /* Another NIC whose table was imported. */
@@ -103,36 +79,11 @@ struct nic_peer {
 	struct nic_key *keys[DG_NIC_KEYS]; /* by index, NULL: not imported yet */
 };
 
-/* PUT, GET, FAR_ATOMIC: see nic_bounce.c. */
-enum flight_kind {
-	FLIGHT_COPY,
-	FLIGHT_ATOMIC_READ,
-	FLIGHT_ATOMIC_WRITE,
-	FLIGHT_PUT,
-	FLIGHT_GET,
-	FLIGHT_FAR_ATOMIC
-};
-
-/* An entry with the provider, or complete behind one that is. Without blocks: a piece of the entry
- * that the next flight belongs to. */
-struct nic_flight {
-	uint64_t index;
-	uint64_t bytes;
-	uint32_t left; /* pieces with the provider */
-	uint8_t opcode, flags, blocks, syndrome, kind;
-	struct staging_slot *staging;
+/* What completing an entry of the send queue needs. message: for the peer, unless its opcode is 0. */
+struct nic_entry {
+	uint64_t index, bytes;
+	uint8_t opcode, flags, blocks;
 	struct nic_message message;
-	/* Of a bounced piece. by_soft: its remote memory is reached by the provider soft. leg: the
-	 * second. posted: the provider has that leg. local, remote: names of regions. */
-	bool by_soft, leg, posted;
-	uint32_t local, remote, size, done;
-	uint64_t local_offset, remote_offset;
-};
-
-struct staging_slot {
-	struct staging_slot *next;
-	uint64_t offset;
-	bool large;
 };
 
 struct dg_nic_cq {
@@ -150,8 +101,7 @@ struct dg_nic_qp {
 	struct dg_nic_qp_config c;
 	uint32_t qpn, state, access;
 	pthread_mutex_t modifying; /* by dg_nic_qp_modify(), which releases the lock meanwhile */
-	struct dg_queue *q;
-	struct dg_queue *soft_q; /* of dg_nic.soft; NULL until a peer of a NIC of a GPU needs it */
+	struct executor x;
 	struct nic_box *box; /* its own, in the table */
 	/* The peer. */
 	dg_nic_address address;
@@ -163,20 +113,14 @@ struct dg_nic_qp {
 	/* The send queue, in basic blocks; in the order completed <= taken <= end. */
 	uint64_t taken, completed, sent; /* sent: receives of the peer that were used */
 	uint64_t flush_end; /* after a doorbell that jumped: where flushing ends; or UINT64_MAX */
-	struct nic_flight flights[NIC_FLIGHTS];
-	uint32_t flight_head, flight_tail; /* oldest, next */
-	uint32_t bounced; /* flights of nic_bounce.c that are not complete */
-	/* An atomic operation with the provider, of which there is one in a NIC. */
-	struct dg_atomic atomic;
-	uint32_t atomic_word, atomic_result; /* imports with the word, and for its old value */
-	uint64_t atomic_word_offset, atomic_result_offset;
+	struct exec_flight flights[EXEC_FLIGHTS];
+	struct nic_entry entries[EXEC_FLIGHTS]; /* of the flights that end one */
 	/* The receive queue: of itself, or of the one whose ring it shares. */
 	struct dg_nic_qp *rq;
 	uint32_t sharers; /* others that use its ring */
 	uint64_t receive_end, ring_taken, ring_done; /* of its ring: in it; published; completed */
 	uint64_t posted, received; /* of its box: published; completed */
 	/* Of this pass. */
-	struct dg_gate *gate; /* entered */
 	uint64_t pass_bytes;
 	uint32_t wanted_key; /* for the resolver */
 	dg_nic_qp_info info;
@@ -184,9 +128,8 @@ struct dg_nic_qp {
 
 struct dg_nic {
 	struct dg_poller poller;
-	dg_device *dev;
-	dg_device *soft; /* for the table, and for what a GPU's provider does not reach */
-	dg_region *table_region, *staging_region, *staging_import, *staging_soft;
+	struct exec_engine engine; /* whose device `soft` also has the table */
+	dg_region *table_region;
 	struct nic_table *table;
 	int table_fd;
 	char table_file[256];
@@ -197,10 +140,6 @@ struct dg_nic {
 	struct nic_key keys[DG_NIC_KEYS];
 	uint32_t next_key, n_keys, next_qp, n_qps, next_cq;
 	uint32_t box_generations[DG_NIC_QPS];
-	char *staging;
-	uint32_t staging_name, staging_import_name, staging_soft_name; /* of the three regions */
-	struct staging_slot slots[NIC_STAGINGS + NIC_CHUNKS], *free_slots[2]; /* by `large` */
-	struct dg_nic_qp *atomic_owner; /* whose atomic operation the provider executes */
 	pthread_t resolver;
 	bool resolver_runs;
 	atomic_uint resolver_stop;
@@ -208,9 +147,8 @@ struct dg_nic {
 	/* Scratch memory of the thread. */
 	uint8_t bytes[WQE_BLOCK * WQE_BLOCKS_MAX];
 	struct nic_wqe wqe;
-	struct nic_piece pieces[NIC_PIECES];
-	dg_wr wr[NIC_PIECES];
-	dg_wc wc[NIC_DEPTH];
+	struct nic_entry entry;
+	struct exec_piece pieces[NIC_PIECES];
 	struct nic_fault fault;
 	uint64_t entries, moved, cqes, errors;
 };
@@ -249,12 +187,7 @@ static inline void store_words(void *to, const void *from, uint32_t n)
 
 static inline bool qp_flies(const struct dg_nic_qp *qp)
 {
-	return qp->flight_head != qp->flight_tail;
-}
-
-static inline struct nic_flight *flight_at(struct dg_nic_qp *qp, uint32_t n)
-{
-	return &qp->flights[n % NIC_FLIGHTS];
+	return exec_flies(&qp->x);
 }
 
 /* nic.c: fails with EOWNERDEAD in the child of a fork(). */
@@ -317,41 +250,22 @@ void dg_nic_resolver_stop(struct dg_nic *n);
 
 /* nic_execute.c */
 enum { EXECUTED, POSTED, WAITS, FAILED };
-/* Executes the entry in n->wqe, of which the blocks are in n->bytes: moves its bytes, or posts them,
- * as *flight. Returns EXECUTED, POSTED, WAITS (qp->info.waiting says for what), or FAILED with
- * n->fault, as do the functions below. flight->message is what to tell the peer then. */
-int dg_nic_execute(struct dg_nic_qp *qp, struct nic_flight *flight);
-/* Handles a completion of the provider for a flight. */
-void dg_nic_flight_step(struct dg_nic_qp *qp, struct nic_flight *f, int status);
+/* Executes the entry in n->wqe, of which the blocks are in n->bytes. Returns EXECUTED, POSTED, WAITS
+ * (qp->info.waiting says for what), or FAILED with n->fault, as do the functions below. e->bytes and
+ * e->message are what completing it needs. */
+int dg_nic_execute(struct dg_nic_qp *qp, struct nic_entry *e);
+/* Returns the syndrome of an operation that ended with this dg_status. */
+uint8_t dg_nic_syndrome(int status);
 /* Finds the local memory of a segment. access: what is to be done, 0 for reading. */
 int dg_nic_find_local(struct dg_nic_qp *qp, const struct nic_segment *s, uint32_t access,
-		      struct nic_piece *p);
-/* Finds the peer's key, for `size` bytes at `address`. right: enum dg_nic_access. */
+		      struct exec_piece *p);
+/* Finds the peer's key, for the bytes of a piece at `address`. right: enum dg_nic_access. */
 int dg_nic_find_remote(struct dg_nic_qp *qp, uint32_t key, uint64_t address, uint64_t size,
-		       uint32_t right, const struct nic_key **out, uint64_t *offset);
-/* Enters the gate of the remote region and checks that both regions are open. */
-int dg_nic_enter_piece(struct dg_nic_qp *qp, const struct nic_piece *p, bool write);
-/* Leaves the gate that an execution has entered. */
-void dg_nic_leave_gate(struct dg_nic_qp *qp);
+		       uint32_t right, struct exec_piece *p);
 /* Moves n->pieces[0..count). */
-int dg_nic_move(struct dg_nic_qp *qp, struct nic_flight *f, uint32_t count, bool write);
+int dg_nic_move(struct dg_nic_qp *qp, struct nic_entry *e, uint32_t count, bool write);
 /* WRITE and READ. */
-int dg_nic_one_sided(struct dg_nic_qp *qp, struct nic_flight *f, uint32_t right);
-/* Checks n->wr[i] into q->scratch[i]. *run: see dg_resolve(). */
-int dg_nic_resolve(struct dg_nic *n, struct dg_queue *q, uint32_t i, struct op_run *run);
-/* Passes n->wr[0..count) to the provider, for flight f. */
-int dg_nic_post(struct dg_nic_qp *qp, struct nic_flight *f, uint32_t count);
-/* Takes staging memory for `size` bytes of a flight, if it has none yet, and returns it. */
-bool dg_nic_staging_take(struct dg_nic *n, struct nic_flight *f, uint32_t size);
-void dg_nic_staging_put(struct dg_nic *n, struct nic_flight *f);
-
-/* nic_bounce.c */
-/* Executes n->pieces[0..count) in two legs; entry->kind says how. */
-int dg_nic_bounce(struct dg_nic_qp *qp, const struct nic_flight *entry, uint32_t count);
-/* Posts the legs that may be posted. Returns whether anything was done. */
-bool dg_nic_bounce_all(struct dg_nic_qp *qp);
-/* A leg has ended. */
-void dg_nic_bounce_step(struct dg_nic_qp *qp, struct nic_flight *f, uint8_t syndrome);
+int dg_nic_one_sided(struct dg_nic_qp *qp, struct nic_entry *e, uint32_t right);
 
 static inline int nic_fault(struct dg_nic *n, uint8_t syndrome, const char *what, uint64_t value,
 			    uint64_t limit)
@@ -366,36 +280,8 @@ static inline int nic_wait(struct dg_nic_qp *qp, uint32_t what)
 	return WAITS;
 }
 
-static inline bool is_plain(const struct dg_region_entry *e)
-{
-	return !(e->method | e->may_fault);
-}
-
-static inline bool cpu_reaches(const struct nic_piece *p)
-{
-	return (!p->local || is_plain(p->local->local.entry)) && is_plain(p->remote->remote.entry);
-}
-
-static inline char *local_at(const struct nic_piece *p)
-{
-	return p->local ? p->local->local.entry->base + p->local_offset
-			: (char *)(uintptr_t)p->bytes;
-}
-
-static inline char *remote_at(const struct nic_piece *p)
-{
-	return p->remote->remote.entry->base + p->remote_offset;
-}
-
-static inline bool has_room(const struct dg_queue *q, uint32_t n)
-{
-	return credits(q) >= n && q->n_free >= n;
-}
-
-/* nic_message.c, nic_atomic.c: their entries; the second part of an atomic operation. */
-int dg_nic_two_sided(struct dg_nic_qp *qp, struct nic_flight *f);
-int dg_nic_atomic_entry(struct dg_nic_qp *qp, struct nic_flight *f);
-int dg_nic_atomic_result(struct dg_nic_qp *qp, struct nic_flight *f);
+/* nic_message.c */
+int dg_nic_two_sided(struct dg_nic_qp *qp, struct nic_entry *e);
 
 /* nic_receive.c */
 /* One pass over the receive queue. Returns whether anything was done. */

@@ -29,7 +29,7 @@ static int check_key(struct dg_nic *n, dg_region *r, uint64_t address, uint32_t 
 {
 	const uint32_t all = DG_NIC_LOCAL_WRITE | DG_NIC_REMOTE_WRITE | DG_NIC_REMOTE_READ |
 			     DG_NIC_REMOTE_ATOMIC;
-	if (r->dev != n->dev)
+	if (r->dev != n->engine.dev)
 		return dg_fail(EINVAL, "the region of a key belongs to another device than the NIC");
 	if (access & ~all)
 		return dg_fail(EINVAL, "access %#x of a key has unknown bits; all together are %#x",
@@ -55,7 +55,7 @@ static int import_own(struct dg_nic *n, dg_region *r, struct nic_key *k, uint8_t
 	length = dg_region_export(r, access, descriptor, DG_DESCRIPTOR_MAX);
 	if (length < 0)
 		return length;
-	const int rc = dg_region_import(n->dev, descriptor, (size_t)length, UINT64_MAX, &k->import);
+	const int rc = dg_region_import(n->engine.dev, descriptor, (size_t)length, UINT64_MAX, &k->import);
 	if (rc)
 		return rc;
 	k->remote.entry = dg_region_table_find(k->import->name, &k->remote.id);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* SEND, and WRITE with an immediate value: entries that use a receive of the peer. The receive is in
  * the peer's box; the sender stores the bytes, and then the message in its own box. */
-#include "copy.h"
 #include "nic.h"
 
 /* Cuts the message, of which the local segments are checked, at the borders of the receive's
@@ -10,20 +9,20 @@ static int scatter(struct dg_nic_qp *qp, const struct nic_receive *to, uint32_t 
 {
 	struct dg_nic *n = qp->nic;
 	const struct nic_wqe *w = &n->wqe;
-	struct nic_piece source;
+	struct exec_piece source;
 	uint32_t at = 0, used = 0; /* segment of the receive; bytes of it */
 	*count = 0;
 	for (uint32_t i = 0; i < w->n_segments; i++) {
 		int rc = dg_nic_find_local(qp, &w->segments[i], 0, &source);
 		while (rc == EXECUTED && source.size) {
-			struct nic_piece *p = &n->pieces[*count];
+			struct exec_piece *p = &n->pieces[*count];
 			const uint32_t room = to->segments[at].size - used;
 			*p = source;
 			p->size = source.size < room ? source.size : room;
 			if (p->size) {
 				rc = dg_nic_find_remote(qp, to->segments[at].key,
-						 to->segments[at].address + used, p->size,
-						 DG_NIC_LOCAL_WRITE, &p->remote, &p->remote_offset);
+							to->segments[at].address + used,
+							p->size, DG_NIC_LOCAL_WRITE, p);
 				++*count;
 			}
 			used += p->size;
@@ -46,18 +45,18 @@ static bool inline_message(struct dg_nic_qp *qp, struct nic_message *m)
 {
 	struct dg_nic *n = qp->nic;
 	const struct nic_wqe *w = &n->wqe;
-	struct nic_piece p;
+	struct exec_piece p;
 	uint32_t at = 0;
 	if (w->total > NIC_INLINE || qp_flies(qp) ||
 	    !atomic_load_explicit(&qp->far->inline_receive, memory_order_relaxed))
 		return false;
 	for (uint32_t i = 0; i < w->n_segments; i++) {
 		if (dg_nic_find_local(qp, &w->segments[i], 0, &p) != EXECUTED ||
-		    (p.local && (!is_plain(p.local->local.entry) ||
-				 !(p.local->local.entry->access & DG_ACCESS_READ) ||
-				 !region_is_open(p.local->local.id))))
+		    (p.local && (!is_plain(p.local->entry) ||
+				 !(p.local->entry->access & DG_ACCESS_READ) ||
+				 !region_is_open(p.local->id))))
 			return false;
-		memcpy(m->data + at, local_at(&p), p.size);
+		memcpy(m->data + at, exec_local(&p), p.size);
 		at += p.size;
 	}
 	m->n_inline = at;
@@ -77,17 +76,17 @@ static uint64_t load_receive(struct dg_nic_qp *qp, struct nic_receive *to)
 }
 
 /* A message that the receiver refuses: both sides get an error. */
-static int refuse(struct dg_nic_qp *qp, struct nic_flight *f, uint32_t at_receiver, uint8_t here,
+static int refuse(struct dg_nic_qp *qp, struct nic_entry *e, uint32_t at_receiver, uint8_t here,
 		  const char *what, uint64_t value, uint64_t limit)
 {
-	f->message.syndrome = at_receiver;
-	f->message.bytes = 0;
-	dg_nic_deliver(qp, &f->message);
-	f->message.opcode = 0;
+	e->message.syndrome = at_receiver;
+	e->message.bytes = 0;
+	dg_nic_deliver(qp, &e->message);
+	e->message.opcode = 0;
 	return nic_fault(qp->nic, here, what, value, limit);
 }
 
-static int send(struct dg_nic_qp *qp, struct nic_flight *f)
+static int send(struct dg_nic_qp *qp, struct nic_entry *e)
 {
 	struct dg_nic *n = qp->nic;
 	struct nic_receive to;
@@ -100,19 +99,19 @@ static int send(struct dg_nic_qp *qp, struct nic_flight *f)
 			return rc;
 	}
 	if (to.syndrome)
-		return refuse(qp, f, to.syndrome, SYNDROME_REMOTE_OPERATION,
+		return refuse(qp, e, to.syndrome, SYNDROME_REMOTE_OPERATION,
 			      "receive of the peer, wrong, syndrome", to.syndrome, 0);
 	if (n->wqe.total > room)
-		return refuse(qp, f, SYNDROME_LOCAL_LENGTH, SYNDROME_REMOTE_REQUEST,
+		return refuse(qp, e, SYNDROME_LOCAL_LENGTH, SYNDROME_REMOTE_REQUEST,
 			      "bytes of the message, more than the receive has", n->wqe.total, room);
-	if (inline_message(qp, &f->message))
+	if (inline_message(qp, &e->message))
 		return EXECUTED;
 	const int rc = scatter(qp, &to, &count);
-	return rc == EXECUTED ? dg_nic_move(qp, f, count, true) : rc;
+	return rc == EXECUTED ? dg_nic_move(qp, e, count, true) : rc;
 }
 
 /* SEND and WRITE with an immediate value. */
-int dg_nic_two_sided(struct dg_nic_qp *qp, struct nic_flight *f)
+int dg_nic_two_sided(struct dg_nic_qp *qp, struct nic_entry *e)
 {
 	const struct nic_wqe *w = &qp->nic->wqe;
 	/* One at a time: a receive belongs to the entry that is complete next. */
@@ -123,12 +122,12 @@ int dg_nic_two_sided(struct dg_nic_qp *qp, struct nic_flight *f)
 				 "message, to a queue pair without a receive queue, number", qp->address.qpn, 0);
 	if (!dg_nic_receive_ready(qp))
 		return nic_wait(qp, DG_NIC_WAITS_RECEIVE);
-	f->message = (struct nic_message){
+	e->message = (struct nic_message){
 		.opcode = w->opcode == WQE_WRITE_IMM ? CQE_WRITE_IMM
 			  : w->opcode == WQE_SEND    ? CQE_SEND
 						     : CQE_SEND_IMM,
 		.immediate = w->opcode == WQE_SEND ? 0 : w->immediate,
 		.bytes = w->total,
 	};
-	return w->opcode == WQE_WRITE_IMM ? dg_nic_one_sided(qp, f, DG_NIC_REMOTE_WRITE) : send(qp, f);
+	return w->opcode == WQE_WRITE_IMM ? dg_nic_one_sided(qp, e, DG_NIC_REMOTE_WRITE) : send(qp, e);
 }

@@ -111,11 +111,11 @@ static struct nic_key *import_key(struct dg_nic *n, uint32_t key, const struct n
 		.size = body->size,
 	};
 	if (body->length)
-		import_memory(n->dev, k, body);
-	if (n->dev->gpu && k->remote.entry && by_exporter(k->remote.entry)) {
+		import_memory(n->engine.dev, k, body);
+	if (n->engine.dev->gpu && k->remote.entry && by_exporter(k->remote.entry)) {
 		dg_region_end(k->import);
 		k->remote.entry = NULL;
-		import_memory(n->soft, k, body);
+		import_memory(n->engine.soft, k, body);
 	}
 	return k;
 }
@@ -226,7 +226,7 @@ static int import_table(struct dg_nic *n, struct nic_peer *p)
 		rc = read_descriptor(path, descriptor, sizeof descriptor);
 	if (rc < 0)
 		return rc;
-	rc = dg_region_import(n->soft, descriptor, (size_t)rc, IMPORT_NS, &p->import);
+	rc = dg_region_import(n->engine.soft, descriptor, (size_t)rc, IMPORT_NS, &p->import);
 	if (rc == -ENOTCONN || rc == -ENOKEY) /* its process has ended */
 		unlink(path);
 	if (rc)
@@ -329,16 +329,16 @@ int dg_nic_peer_connect(struct dg_nic_qp *qp, const dg_nic_address *to)
 		if (rc)
 			return rc;
 	}
-	struct dg_queue *q = qp->soft_q;
-	if (peer && n->dev->gpu && !q) {
-		const int rc = dg_queue_open_for_kernels(n->soft, 1, n, &q);
+	struct dg_queue *q = qp->x.soft_q;
+	if (peer && n->engine.dev->gpu && !q) {
+		const int rc = dg_queue_open_for_kernels(n->engine.soft, 1, n, &q);
 		if (rc) {
 			release_peer(n, peer);
 			return rc;
 		}
 	}
 	dg_poller_lock(&n->poller);
-	qp->soft_q = q;
+	qp->x.soft_q = q;
 	qp->peer = peer;
 	qp->far = &far_table(qp)->boxes[qp_index(to->qpn)];
 	dg_poller_unlock(&n->poller);

@@ -158,19 +158,20 @@ int dg_nic_qp_open(dg_nic *n, const dg_nic_qp_config *cfg, dg_nic_qp **out)
 	if (!qp)
 		return dg_fail(ENOMEM, "out of memory for a queue pair");
 	qp->nic = n;
+	qp->x = (struct executor){.engine = &n->engine, .flights = qp->flights, .inline_able = true};
 	qp->c = c;
 	qp->rq = c.receives_of ? c.receives_of : qp;
 	pthread_mutex_init(&qp->modifying, NULL);
 	qp->flush_end = UINT64_MAX;
-	rc = dg_queue_open_for_kernels(n->dev, NIC_DEPTH, n, &qp->q);
+	rc = dg_queue_open_for_kernels(n->engine.dev, EXEC_DEPTH, n, &qp->x.q);
 	if (!rc) {
 		dg_poller_lock(&n->poller);
 		rc = add(n, qp);
 		dg_poller_unlock(&n->poller);
 	}
 	if (rc) {
-		if (qp->q)
-			dg_queue_free(qp->q);
+		if (qp->x.q)
+			dg_queue_free(qp->x.q);
 		free(qp);
 		return rc;
 	}
@@ -239,7 +240,7 @@ static void clear(struct dg_nic_qp *qp)
 	qp->receive_end = qp->ring_taken = qp->ring_done = 0;
 	qp->flush_end = UINT64_MAX;
 	qp->not_ready_ns = 0;
-	qp->flight_head = qp->flight_tail = 0;
+	qp->x.head = qp->x.tail = 0;
 	qp->address = (dg_nic_address){.qpn = 0};
 	qp->far = NULL;
 	qp->wanted_key = 0;
@@ -390,10 +391,7 @@ static void return_staging(struct dg_nic_qp *qp)
 {
 	struct dg_nic *n = qp->nic;
 	dg_poller_lock(&n->poller);
-	for (; qp_flies(qp); qp->flight_head++)
-		dg_nic_staging_put(n, flight_at(qp, qp->flight_head));
-	if (n->atomic_owner == qp)
-		n->atomic_owner = NULL;
+	dg_exec_end(&qp->x);
 	dg_poller_unlock(&n->poller);
 }
 
@@ -411,12 +409,12 @@ int dg_nic_qp_close(dg_nic_qp *qp)
 	dg_poller_lock(&n->poller);
 	take_out(qp);
 	dg_poller_unlock(&n->poller);
-	dg_queue_close(qp->q);
-	if (qp->soft_q)
-		dg_queue_free(qp->soft_q);
+	dg_queue_close(qp->x.q);
+	if (qp->x.soft_q)
+		dg_queue_free(qp->x.soft_q);
 	return_staging(qp);
 	dg_nic_peer_leave(qp);
-	dg_queue_free(qp->q);
+	dg_queue_free(qp->x.q);
 	pthread_mutex_destroy(&qp->modifying);
 	free(qp);
 	return 0;

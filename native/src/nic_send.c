@@ -91,76 +91,44 @@ bool dg_nic_sends(struct dg_nic_qp *qp)
 }
 
 /* Completes an entry, the oldest that is not complete. */
-static void complete(struct dg_nic_qp *qp, struct nic_flight *f)
+static void complete(struct dg_nic_qp *qp, const struct nic_entry *e, uint8_t syndrome)
 {
-	if (__builtin_expect(f->message.opcode && !f->syndrome, 0))
-		dg_nic_deliver(qp, &f->message);
-	qp->completed += f->blocks;
-	qp->nic->moved += f->bytes;
+	if (__builtin_expect(e->message.opcode && !syndrome, 0))
+		dg_nic_deliver(qp, &e->message);
+	qp->completed += e->blocks;
+	qp->nic->moved += e->bytes;
 	if (qp->state == DG_NIC_RESET)
 		return;
-	if (__builtin_expect(f->syndrome, 0)) {
-		const struct nic_fault fault = {f->syndrome, "operation, ended with an error", f->opcode,
-						0};
+	if (__builtin_expect(syndrome, 0)) {
+		const struct nic_fault fault = {syndrome, "operation, ended with an error", e->opcode, 0};
 		if (qp->state != DG_NIC_ERROR)
-			dg_nic_qp_fail(qp, &fault, f->index);
-		error_cqe(qp, f->index, f->opcode, f->syndrome);
+			dg_nic_qp_fail(qp, &fault, e->index);
+		error_cqe(qp, e->index, e->opcode, syndrome);
 		return;
 	}
-	if (!(f->flags & WQE_CQE))
+	if (!(e->flags & WQE_CQE))
 		return;
-	const struct nic_cqe e = {
+	const struct nic_cqe cqe = {
 		.opcode = CQE_REQUEST,
-		.send_opcode = f->opcode,
-		.index = (uint16_t)f->index,
-		.bytes = f->opcode >= WQE_READ && f->opcode <= WQE_MASKED_FA ? (uint32_t)f->bytes : 0,
+		.send_opcode = e->opcode,
+		.index = (uint16_t)e->index,
+		.bytes = e->opcode >= WQE_READ && e->opcode <= WQE_MASKED_FA ? (uint32_t)e->bytes : 0,
 	};
-	dg_nic_cqe(qp, qp->c.send_cq, &e);
-}
-
-/* Takes the completions of a queue. Returns their number. */
-static uint32_t take_completions(struct dg_nic_qp *qp, struct dg_queue *q)
-{
-	struct dg_nic *n = qp->nic;
-	const uint32_t n_wc =
-		q->in_flight ? dg_queue_process_completions(q, n->wc, NIC_DEPTH) : 0;
-	credits_add(q, n_wc);
-	for (uint32_t i = 0; i < n_wc; i++)
-		dg_nic_flight_step(qp, flight_at(qp, (uint32_t)n->wc[i].user), n->wc[i].status);
-	return n_wc;
-}
-
-/* Goes on with the entries that take two legs. */
-static bool bounce(struct dg_nic_qp *qp)
-{
-	bool busy = false;
-	if (qp->soft_q && !queue_enter(qp->soft_q)) {
-		busy = take_completions(qp, qp->soft_q);
-		queue_leave(qp->soft_q);
-	}
-	return busy | dg_nic_bounce_all(qp);
-}
-
-/* Takes the oldest flight, which is complete, out of the ring. */
-static void land(struct dg_nic_qp *qp)
-{
-	struct nic_flight *f = flight_at(qp, qp->flight_head++);
-	if (qp->state == DG_NIC_ERROR && !f->syndrome)
-		f->syndrome = SYNDROME_FLUSHED;
-	if (f->blocks)
-		complete(qp, f);
-	else if (!flight_at(qp, qp->flight_head)->syndrome)
-		flight_at(qp, qp->flight_head)->syndrome = f->syndrome;
+	dg_nic_cqe(qp, qp->c.send_cq, &cqe);
 }
 
 /* Takes the provider's completions, and completes entries in order. */
 static bool reap(struct dg_nic_qp *qp)
 {
-	bool any = take_completions(qp, qp->q);
-	if (__builtin_expect(qp->bounced, 0))
-		any |= bounce(qp);
-	for (; qp_flies(qp) && !flight_at(qp, qp->flight_head)->left; any = true)
-		land(qp);
+	uint32_t number;
+	int status;
+	qp->x.stopped = qp->state != DG_NIC_RTS;
+	bool any = dg_exec_progress(&qp->x);
+	for (; dg_exec_take(&qp->x, &number, &status); any = true) {
+		if (qp->state == DG_NIC_ERROR && status == DG_OK)
+			status = DG_FLUSHED;
+		complete(qp, &qp->entries[number % EXEC_FLIGHTS], dg_nic_syndrome(status));
+	}
 	return any;
 }
 
@@ -176,20 +144,17 @@ static uint32_t load_entry(struct dg_nic_qp *qp)
 }
 
 /* Loads, checks and executes the entry at `taken`. As dg_nic_execute(). */
-static int try_entry(struct dg_nic_qp *qp, uint64_t end, struct nic_flight *f)
+static int try_entry(struct dg_nic_qp *qp, uint64_t end, struct nic_entry *e)
 {
 	struct dg_nic *n = qp->nic;
 	const uint32_t blocks = load_entry(qp);
 	const bool valid = dg_nic_parse(n->bytes, (uint16_t)qp->taken, qp->qpn, &n->wqe, &n->fault);
-	f->index = qp->taken;
-	f->opcode = (uint8_t)n->wqe.opcode;
-	f->flags = (uint8_t)n->wqe.flags;
-	f->blocks = (uint8_t)n->wqe.blocks;
-	f->bytes = 0;
-	f->left = 0;
-	f->syndrome = 0;
-	f->kind = FLIGHT_COPY;
-	f->message.opcode = 0;
+	e->index = qp->taken;
+	e->opcode = (uint8_t)n->wqe.opcode;
+	e->flags = (uint8_t)n->wqe.flags;
+	e->blocks = (uint8_t)n->wqe.blocks;
+	e->bytes = 0;
+	e->message.opcode = 0;
 	if (!valid)
 		return FAILED;
 	if (blocks > end - qp->taken) {
@@ -198,44 +163,47 @@ static int try_entry(struct dg_nic_qp *qp, uint64_t end, struct nic_flight *f)
 					      end - qp->taken};
 		return FAILED;
 	}
-	return dg_nic_execute(qp, f);
+	return dg_nic_execute(qp, e);
 }
 
 /* The entry at `taken` is wrong: its error CQE comes after the CQEs of those before. */
-static bool fail_entry(struct dg_nic_qp *qp, struct nic_flight *f)
+static bool fail_entry(struct dg_nic_qp *qp, const struct nic_entry *e)
 {
 	if (qp_flies(qp)) {
 		qp->info.waiting = DG_NIC_WAITS_BYTES;
 		return false;
 	}
-	qp->taken += f->blocks;
+	qp->taken += e->blocks;
 	qp->completed = qp->taken;
-	dg_nic_qp_fail(qp, &qp->nic->fault, f->index);
-	error_cqe(qp, f->index, f->opcode, qp->nic->fault.syndrome);
+	dg_nic_qp_fail(qp, &qp->nic->fault, e->index);
+	error_cqe(qp, e->index, e->opcode, qp->nic->fault.syndrome);
 	return true;
 }
 
 /* Takes one entry. Returns false if it has to wait. */
 static bool take(struct dg_nic_qp *qp, uint64_t end)
 {
-	struct nic_flight *f = flight_at(qp, qp->flight_tail);
-	if (qp->flight_tail - qp->flight_head == NIC_FLIGHTS)
+	struct nic_entry *e = &qp->nic->entry;
+	if (qp->x.tail - qp->x.head == EXEC_FLIGHTS)
 		return false;
 	__builtin_prefetch(block_at(qp, qp->taken + NIC_AHEAD));
-	const int result = try_entry(qp, end, f);
+	const int result = try_entry(qp, end, e);
 	if (__builtin_expect(result == WAITS, 0))
 		return false;
-	if (__builtin_expect(result == FAILED, 0) && !fail_entry(qp, f))
+	if (__builtin_expect(result == FAILED, 0) && !fail_entry(qp, e))
 		return false;
-	qp->info.by_opcode[f->opcode & 63]++;
+	qp->info.by_opcode[e->opcode & 63]++;
 	qp->nic->entries++;
 	if (result == FAILED)
 		return true;
-	qp->taken += qp->nic->wqe.blocks;
-	if (__builtin_expect(result == POSTED || qp_flies(qp), 0))
-		qp->flight_tail++;
-	else
-		complete(qp, f);
+	qp->taken += e->blocks;
+	if (__builtin_expect(result == EXECUTED && !qp_flies(qp), 1)) {
+		complete(qp, e, SYNDROME_NONE);
+		return true;
+	}
+	if (result == EXECUTED)
+		dg_exec_fly(&qp->x, 0);
+	qp->entries[(qp->x.tail - 1) % EXEC_FLIGHTS] = *e;
 	return true;
 }
 
@@ -264,7 +232,8 @@ static bool take_all(struct dg_nic_qp *qp, uint64_t end)
 	while (qp->state == DG_NIC_RTS && qp->taken != end && n < NIC_PASS &&
 	       qp->pass_bytes < NIC_PASS_BYTES && take(qp, end))
 		n++;
-	dg_nic_leave_gate(qp);
+	if (qp->x.n_staged)
+		dg_exec_post(&qp->x, false, now_ns());
 	return n;
 }
 
@@ -275,13 +244,13 @@ bool dg_nic_serve(struct dg_nic_qp *qp)
 	const bool flies = qp_flies(qp);
 	if (!flies && end == qp->taken)
 		return busy | (qp->state == DG_NIC_ERROR && flush(qp));
-	if (queue_enter(qp->q))
+	if (exec_pass_begin(&qp->x))
 		return busy;
 	if (flies)
 		busy |= reap(qp);
 	if (qp->state == DG_NIC_RTS)
 		busy |= take_all(qp, end);
-	queue_leave(qp->q);
+	exec_pass_end(&qp->x);
 	if (qp_flies(qp) && !qp->info.waiting)
 		qp->info.waiting = DG_NIC_WAITS_BYTES;
 	return busy;

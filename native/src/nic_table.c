@@ -185,14 +185,14 @@ int dg_nic_table_open(struct dg_nic *n)
 {
 	int rc = map_table(n);
 	if (!rc)
-		rc = dg_device_open("soft", NULL, &n->soft);
+		rc = dg_device_open("soft", NULL, &n->engine.soft);
 	if (rc)
 		return rc;
 	n->table->magic = NIC_MAGIC;
 	n->table->version = NIC_VERSION;
 	n->table->pid = (uint32_t)getpid();
 	const dg_memory m = {.addr = n->table, .size = sizeof *n->table, .fd = n->table_fd};
-	rc = dg_region_register(n->soft, &m, DG_ACCESS_READ, &n->table_region);
+	rc = dg_region_register(n->engine.soft, &m, DG_ACCESS_READ, &n->table_region);
 	return rc ? rc : publish(n);
 }
 
@@ -201,8 +201,8 @@ void dg_nic_table_close(struct dg_nic *n)
 {
 	if (n->table_file[0])
 		unlink(n->table_file);
-	if (n->soft)
-		dg_device_close(n->soft, UINT64_MAX);
+	if (n->engine.soft)
+		dg_device_close(n->engine.soft, UINT64_MAX);
 	dg_nic_table_drop(n->table);
 	if (n->table_fd >= 0)
 		close(n->table_fd);

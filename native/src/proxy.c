@@ -54,7 +54,7 @@ static void proxy_unref(struct dg_proxy *p)
 	if (atomic_fetch_sub_explicit(&p->refs, 1, memory_order_acq_rel) != 1)
 		return;
 	pthread_mutex_destroy(&p->poller.lock);
-	free(p->words);
+	free(p->engine.words);
 	free(p);
 }
 
@@ -67,7 +67,7 @@ int dg_proxy_open(dg_device *dev, uint64_t spin_ns, dg_proxy **out)
 	struct dg_proxy *p = calloc(1, sizeof *p);
 	if (!p)
 		return dg_fail(ENOMEM, "out of memory for a proxy");
-	p->dev = dev;
+	p->engine.dev = dev;
 	atomic_init(&p->refs, 1);
 	p->fork_generation = dev->fork_generation;
 	const int rc = dg_poller_start(&p->poller, "dgkit-proxy", spin_ns, pass, p);
@@ -126,7 +126,7 @@ int dg_proxy_stats_get(dg_proxy *p, dg_proxy_stats *out)
 		.sleeps = s->sleeps,
 		.slept_ns = s->slept_ns,
 		.records = p->records,
-		.batches = p->batches,
+		.batches = p->engine.batches,
 	};
 	for (struct dg_ring *r = p->rings; r; r = r->next)
 		out->rings++;
@@ -237,7 +237,7 @@ static int adopt_ring(struct dg_ring *r, const dg_ring_config *cfg)
 	uint64_t id;
 	struct dg_region_entry *entry = dg_region_table_find(cfg->memory, &id);
 	const uint64_t size = layout_of(cfg).size;
-	if (!entry || !entry->remote || entry->device != r->proxy->dev->number)
+	if (!entry || !entry->remote || entry->device != r->proxy->engine.dev->number)
 		return dg_fail(ESTALE, "the memory of the GPU queue, region #%u, is closed",
 			       cfg->memory);
 	if (entry->method != DG_METHOD_MAP || entry->may_fault ||
@@ -390,7 +390,7 @@ static int make_staging(struct dg_ring *r, struct staging *s)
 					     r->depth));
 	memset(s->bytes, 0, size);
 	const dg_memory memory = {.addr = s->bytes, .size = size, .fd = -1};
-	const int rc = dg_region_register(r->proxy->dev, &memory, DG_ACCESS_READ, &s->region);
+	const int rc = dg_region_register(r->proxy->engine.dev, &memory, DG_ACCESS_READ, &s->region);
 	if (rc)
 		return no_staging(s, rc);
 	dg_region_info_get(s->region, &info);
@@ -439,9 +439,7 @@ static int open_tables(struct dg_ring *r)
 {
 	r->places = calloc(r->depth, sizeof *r->places);
 	r->requests = calloc(r->depth, sizeof *r->requests);
-	r->wr = calloc(3 * PASS_RECORDS, sizeof *r->wr);
-	r->wc = calloc(3 * PASS_RECORDS, sizeof *r->wc);
-	return r->places && r->requests && r->wr && r->wc
+	return r->places && r->requests
 		       ? 0
 		       : dg_fail(ENOMEM, "out of memory for a GPU queue of depth %u", r->depth);
 }
@@ -449,19 +447,15 @@ static int open_tables(struct dg_ring *r)
 /* Frees the ring's objects on this device, even if it was only partially opened. */
 static void free_tables(struct dg_ring *r)
 {
-	if (r->q)
-		dg_queue_free(r->q);
+	if (r->x.q)
+		dg_queue_free(r->x.q);
 	if (r->staging)
 		keep_staging(r);
 	free(r->places);
 	free(r->requests);
-	free(r->wr);
-	free(r->wc);
-	r->q = NULL;
+	r->x.q = NULL;
 	r->places = NULL;
 	r->requests = NULL;
-	r->wr = NULL;
-	r->wc = NULL;
 }
 
 static void free_memory(struct dg_ring *r)
@@ -494,7 +488,7 @@ int dg_ring_open(dg_proxy *p, const dg_ring_config *cfg, dg_ring **out)
 	atomic_fetch_add_explicit(&p->refs, 1, memory_order_relaxed);
 	r->fork_generation = p->fork_generation;
 	r->fd = -1;
-	r->inline_able = true;
+	r->x = (struct executor){.engine = &p->engine, .inline_able = true};
 	set_numbers(r, cfg);
 	rc = cfg->memory ? adopt_ring(r, cfg) : map_ring(r, cfg);
 	if (!rc)
@@ -503,7 +497,7 @@ int dg_ring_open(dg_proxy *p, const dg_ring_config *cfg, dg_ring **out)
 		rc = open_staging(r);
 	/* The queue has room for the operations and the signals that follow them. */
 	if (!rc)
-		rc = dg_queue_open_for_kernels(p->dev, 4 * r->depth, p, &r->q);
+		rc = dg_queue_open_for_kernels(p->engine.dev, 4 * r->depth, p, &r->x.q);
 	if (rc) {
 		free_tables(r);
 		free_memory(r);
@@ -643,7 +637,7 @@ static void retire(struct dg_ring *r)
 	if (r->peer)
 		lose_peer(r->peer);
 	r->peer = NULL;
-	dg_signal_disown(r->proxy, r);
+	dg_exec_disown(&r->x);
 }
 
 /* Waits until another thread has closed the ring. */
@@ -667,7 +661,7 @@ int dg_ring_close(dg_ring *r)
 		wait_retired(r);
 		return 0;
 	}
-	dg_queue_close(r->q);
+	dg_queue_close(r->x.q);
 	dg_ring_flush(r);
 	/* Rule 6: stored after every completion. */
 	ring_store(&r->out->closed, DG_RING_RETIRED, memory_order_release);

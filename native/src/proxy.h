@@ -37,9 +37,9 @@
 #ifndef DG_PROXY_H
 #define DG_PROXY_H
 
+#include "executor.h"
 #include "gpu_ring.h"
 #include "poller.h"
-#include "queue.h"
 
 enum place_state { PLACE_FREE, PLACE_POSTED, PLACE_SIGNALLING, PLACE_RECEIVING, PLACE_COMPLETE };
 
@@ -69,7 +69,7 @@ struct staging {
 
 struct dg_ring {
 	struct dg_proxy *proxy;
-	struct dg_queue *q;
+	struct executor x;
 	struct staging *staging;
 	uint32_t index;
 	/* The shared memory. */
@@ -102,25 +102,12 @@ struct dg_ring {
 	struct dg_ring *peer;
 	bool peer_lost;
 	struct message message;
-	/* Operations to post in this pass, in the order of q->scratch. */
-	dg_wr *wr;
-	dg_wc *wc;
-	uint32_t n_wr;
 	uint32_t since; /* number of records taken in this pass */
-	bool inline_able;
-	uint64_t total;
-	struct op_run run;
 	struct dg_ring *next;
 };
 
-/* A word that holds a running sum; only its owner, a ring, adds to it. */
-struct signal_word {
-	uint64_t region, offset, sum;
-	struct dg_ring *owner;
-};
-
 struct dg_proxy {
-	struct dg_device *dev;
+	struct exec_engine engine;
 	struct dg_poller poller;
 	atomic_uint refs; /* held by the handle until closed and by each ring until freed */
 	uint32_t fork_generation, n_indices;
@@ -128,9 +115,7 @@ struct dg_proxy {
 	/* Memory of closed rings, for reuse: a provider may have pinned it, and unpinning could
 	 * wait for a kernel that waits for another ring. */
 	struct staging *stagings;
-	struct signal_word *words;
-	uint32_t n_words, words_room;
-	uint64_t records, batches; /* of dg_proxy_stats */
+	uint64_t records; /* of dg_proxy_stats */
 };
 
 /* Maximum number of records of a ring in one pass. */
@@ -180,23 +165,12 @@ bool dg_message_step(struct dg_ring *r);
 /* Finds the peer's next receive. Returns 0 and stores its count, or returns WAIT or a dg_status. */
 int dg_message_receiver(struct dg_ring *r, uint64_t *count);
 
-/* proxy_signal.c */
-/* Stages the store of a signal, once the bytes are at the target. Returns a dg_status. */
-uint32_t dg_signal_stage(struct dg_ring *r, uint64_t count);
-/* Gives up ownership of the words that a ring has added to, so that another ring may add to
- * them. */
-void dg_signal_disown(struct dg_proxy *p, struct dg_ring *r);
-
 /* proxy_place.c */
 /* Completes a place: hands its status and, for a receive, its value to the kernel. */
 void dg_ring_finish(struct dg_ring *r, uint64_t count, uint32_t status, uint64_t value);
 /* Does the same for a receive of the peer. */
 void dg_ring_finish_peer(struct dg_ring *r, uint64_t count, uint32_t status, uint64_t value);
-/* Adds a request to those of this pass. Returns a dg_status, which is not DG_OK if the request may
- * not be executed. */
-uint32_t dg_ring_stage(struct dg_ring *r, const dg_wr *wr);
-
 /* Not a dg_status: the record has to be checked again in the next pass. */
-enum { WAIT = -1 };
+enum { WAIT = EXEC_WAITS };
 
 #endif

@@ -3,26 +3,18 @@
  * Small puts and gets of a ring whose provider copies inline: taken, checked, copied and completed
  * in one step, without a work request, an operation and a completion of the queue.
  *
- * Records taken together form a group: they have the same pair of regions and share a stamp. The
- * queue's other operations come before or after a group, because nothing is staged or in flight
- * meanwhile.
+ * Records taken together form a group: they share a stamp. The queue's other operations come before
+ * or after a group, because nothing is staged or in flight meanwhile.
  */
-#include "copy.h"
 #include "proxy.h"
-#include "region.h"
 
 enum { SMALL = 1024 }; /* in bytes, so that a group is small enough to be copied inline */
-
-struct group {
-	struct dg_gate *gate; /* entered gate of the remote region; NULL: no record was taken */
-	uint32_t local, remote;
-};
 
 /* Whether the ring can use groups at the moment. */
 static bool is_open(const struct dg_ring *r)
 {
-	return !r->n_wr && !r->gpu_trace && !r->message.active &&
-	       queue_inline(r->q, r->q->dev->ops->inline_copies, STAMP_OPS * SMALL);
+	return !r->x.n_staged && !r->gpu_trace && !r->message.active &&
+	       queue_inline(r->x.q, r->x.q->dev->ops->inline_copies, STAMP_OPS * SMALL);
 }
 
 /* Creates the work request. For a kernel of another process the memory of this process is the
@@ -62,37 +54,24 @@ static bool admits(const struct dg_ring *r, const dg_wr *wr)
 	return false;
 }
 
-/* Looks up the pair of regions and enters the gate. The local region needs none: its closer waits
- * until this thread has left the queue. */
-static bool begin(struct dg_ring *r, struct group *g, const dg_wr *wr)
+/* Looks up the pair of regions and enters them. */
+static bool enter(struct dg_ring *r, const dg_wr *wr)
 {
+	struct executor *x = &r->x;
 	struct dg_op op;
 	bool fresh;
-	if (!admits(r, wr) || dg_resolve(r->q, wr, &op, &r->run, &fresh) ||
-	    !(op.flags & OP_PLAIN))
+	if (!admits(r, wr) || dg_resolve(x->q, wr, &op, &x->run, &fresh) || !(op.flags & OP_PLAIN))
 		return false;
-	g->gate = r->run.remote->gate;
-	gate_enter(g->gate, 1);
-	if (dg_op_allowed(&op) == DG_OK) {
-		g->local = wr->local;
-		g->remote = wr->remote;
-		return true;
-	}
-	gate_leave(g->gate, 1);
-	g->gate = NULL;
-	return false;
+	const struct exec_region local = {x->run.local, x->run.local_id};
+	const struct exec_region remote = {x->run.remote, x->run.remote_id};
+	return dg_exec_enter(x, &local, &remote) == DG_OK;
 }
 
-static bool in_bounds(const struct dg_region_entry *entry, uint64_t offset, uint64_t size,
-		      uint32_t access)
+/* Takes one record and copies its bytes. Returns false if the record is not there or needs more than
+ * that; dg_ring_serve() then handles it and reports any error. */
+static bool copy_one(struct dg_ring *r, uint64_t count)
 {
-	return entry->access & access && size <= entry->size && offset <= entry->size - size;
-}
-
-/* Takes one record and copies its bytes. Returns false if the record is not there or does not
- * belong to the group; dg_ring_serve() then handles it and reports any error. */
-static bool copy_one(struct dg_ring *r, struct group *g, uint64_t count)
-{
+	struct executor *x = &r->x;
 	dg_u64 w[DG_RECORD_WORDS];
 	if (count - r->done >= r->depth || !ring_take(&r->records[(r->first + count) & r->mask],
 						      sequence_of(r, count), r->shift, w))
@@ -103,22 +82,20 @@ static bool copy_one(struct dg_ring *r, struct group *g, uint64_t count)
 	const dg_wr wr = work_request(r, w);
 	if ((op != DG_OP_PUT && op != DG_OP_GET) || wr.size - 1 >= SMALL)
 		return false;
-	if (!g->gate ? !begin(r, g, &wr) : wr.local != g->local || wr.remote != g->remote)
+	if ((!x->paired || wr.local != REGION_NAME(x->local.id) ||
+	     wr.remote != REGION_NAME(x->remote.id)) &&
+	    !enter(r, &wr))
 		return false;
 	const bool write = wr.op == DG_WRITE;
-	if (!in_bounds(r->run.local, wr.local_offset, wr.size,
-		       write ? DG_ACCESS_READ : DG_ACCESS_WRITE) ||
-	    !in_bounds(r->run.remote, wr.remote_offset, wr.size,
-		       write ? DG_ACCESS_WRITE : DG_ACCESS_READ))
+	if (!exec_in_bounds(x->local.entry, wr.local_offset, wr.size,
+			    write ? DG_ACCESS_READ : DG_ACCESS_WRITE) ||
+	    !exec_in_bounds(x->remote.entry, wr.remote_offset, wr.size,
+			    write ? DG_ACCESS_WRITE : DG_ACCESS_READ))
 		return false;
-	char *local = r->run.local->base + wr.local_offset;
-	char *remote = r->run.remote->base + wr.remote_offset;
+	char *local = x->local.entry->base + wr.local_offset;
+	char *remote = x->remote.entry->base + wr.remote_offset;
 	place_of(r, count)->op = (uint8_t)op;
-	order_stores();
-	if (wr.size <= 64)
-		copy_upto64(write ? remote : local, write ? local : remote, wr.size);
-	else
-		dg_copy(write ? remote : local, write ? local : remote, wr.size);
+	exec_copy(write ? remote : local, write ? local : remote, wr.size);
 	return true;
 }
 
@@ -148,21 +125,18 @@ static void complete(struct dg_ring *r, uint32_t n, uint64_t seen_ns)
 
 uint32_t dg_ring_copy_small(struct dg_ring *r)
 {
-	struct group g = {0};
 	uint32_t n = 0;
 	if (!is_open(r))
 		return 0;
-	while (n < STAMP_OPS && copy_one(r, &g, r->head + n)) {
+	while (n < STAMP_OPS && copy_one(r, r->head + n)) {
 		if (!r->since++)
 			r->now = now_ns();
 		n++;
 	}
-	if (g.gate)
-		gate_leave(g.gate, 1);
 	if (!n)
 		return 0;
 	complete(r, n, r->now);
-	r->proxy->batches++;
+	r->proxy->engine.batches++;
 	r->proxy->records += n;
 	return n;
 }

@@ -7,9 +7,7 @@
  * a message is longer than its receive, both end with DG_OUT_OF_BOUNDS, and no byte moves. When the
  * peer is closed, sends and receives end with DG_PEER_LOST.
  */
-#include "copy.h"
 #include "proxy.h"
-#include "region.h"
 
 enum { CHUNK = 256 << 10 }; /* copied before the other rings are served */
 
@@ -29,46 +27,35 @@ int dg_message_receiver(struct dg_ring *r, uint64_t *count)
 	return WAIT;
 }
 
-/* Returns the bytes of the local region of a send or receive, with its gate entered, or a
- * dg_status. The operation may wait for long: it keeps the id that its record's name had. */
-static uint32_t enter_local(struct dg_ring *r, uint64_t count, uint32_t access,
-			    struct dg_region_entry **out, uint64_t size)
+/* Finds the local region of a send or receive. Returns a dg_status. The operation may wait for long:
+ * it keeps the id that its record's name had. */
+static uint32_t find_local(struct dg_ring *r, uint64_t count, uint32_t access,
+			   struct exec_region *out, uint64_t size)
 {
 	const struct dg_gpu_request *q = request_of(r, count);
 	struct place *p = place_of(r, count);
-	uint64_t id;
-	struct dg_region_entry *entry = dg_region_table_find(q->local, &id);
-	if (!entry || (p->region && p->region != id) || entry->device != r->proxy->dev->number ||
-	    entry->remote)
+	struct dg_region_entry *entry = dg_region_table_find(q->local, &out->id);
+	if (!entry || (p->region && p->region != out->id) ||
+	    entry->device != r->proxy->engine.dev->number || entry->remote)
 		return DG_LOCAL_ERROR;
-	p->region = id;
-	if (entry->method != DG_METHOD_MAP || entry->may_fault)
+	p->region = out->id;
+	out->entry = entry;
+	if (!is_plain(entry))
 		return DG_UNSUPPORTED;
 	if (!(entry->access & access))
 		return DG_ACCESS_DENIED;
-	if (q->local_offset > entry->size || size > entry->size - q->local_offset)
-		return DG_OUT_OF_BOUNDS;
-	gate_enter(entry->gate, 1);
-	if (gate_revoked(entry->gate)) {
-		gate_leave(entry->gate, 1);
-		return DG_LOCAL_ERROR;
-	}
-	*out = entry;
-	return DG_OK;
+	return exec_in_bounds(entry, q->local_offset, size, access) ? DG_OK : DG_OUT_OF_BOUNDS;
 }
 
 uint32_t dg_message_receivable(struct dg_ring *r, uint64_t count)
 {
 	const struct dg_gpu_request *request = request_of(r, count);
-	struct dg_region_entry *entry;
+	struct exec_region region;
 	if (!r->peer)
 		return r->peer_lost ? DG_PEER_LOST : DG_UNSUPPORTED;
 	if (!request->size) /* it accepts only messages without bytes */
 		return DG_OK;
-	const uint32_t status = enter_local(r, count, DG_ACCESS_WRITE, &entry, request->size);
-	if (status == DG_OK)
-		gate_leave(entry->gate, 1);
-	return status;
+	return find_local(r, count, DG_ACCESS_WRITE, &region, request->size);
 }
 
 int dg_message_start(struct dg_ring *r, const struct dg_gpu_request *request)
@@ -85,27 +72,25 @@ int dg_message_start(struct dg_ring *r, const struct dg_gpu_request *request)
 	return DG_OK;
 }
 
-/* Copies one chunk. Returns a dg_status. The gates are entered for each chunk, so that the owner of
- * a region need not wait for the whole message. The caller is inside the sender's queue, so an
- * entry that is found stays valid until the queue is left. */
+/* Copies one chunk. Returns a dg_status. The regions are entered for each chunk, so that the owner of
+ * a region need not wait for the whole message. */
 static uint32_t copy_chunk(struct dg_ring *r, struct message *m, uint64_t size)
 {
 	const struct dg_gpu_request *from = request_of(r, m->from);
 	const struct dg_gpu_request *to = request_of(r->peer, m->to);
 	const uint64_t n = size - m->copied < CHUNK ? size - m->copied : CHUNK;
-	struct dg_region_entry *source, *target;
-	uint32_t status = enter_local(r, m->from, DG_ACCESS_READ, &source, size);
+	struct exec_region source, target;
+	uint32_t status = find_local(r, m->from, DG_ACCESS_READ, &source, size);
+	if (status == DG_OK)
+		status = find_local(r->peer, m->to, DG_ACCESS_WRITE, &target, size);
 	if (status != DG_OK)
 		return status;
-	status = enter_local(r->peer, m->to, DG_ACCESS_WRITE, &target, size);
-	if (status == DG_OK) {
-		dg_copy(target->base + to->local_offset + m->copied,
-			source->base + from->local_offset + m->copied, n);
-		gate_leave(target->gate, 1);
-		m->copied += n;
-	}
-	gate_leave(source->gate, 1);
-	return status;
+	if (exec_enter(&r->x, &source, &target) != DG_OK)
+		return DG_LOCAL_ERROR; /* both are of this process */
+	exec_copy(target.entry->base + to->local_offset + m->copied,
+		  source.entry->base + from->local_offset + m->copied, n);
+	m->copied += n;
+	return DG_OK;
 }
 
 bool dg_message_step(struct dg_ring *r)
@@ -116,10 +101,10 @@ bool dg_message_step(struct dg_ring *r)
 	const struct dg_gpu_request *q = request_of(r, m->from);
 	uint32_t status = DG_PEER_LOST;
 	if (r->peer) {
-		if (queue_enter(r->q))
+		if (exec_pass_begin(&r->x))
 			return false;
 		status = q->size ? copy_chunk(r, m, q->size) : DG_OK;
-		queue_leave(r->q);
+		exec_pass_end(&r->x);
 	}
 	if (status == DG_OK && m->copied < q->size)
 		return true;

@@ -1,7 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
 /* One pass of the proxy over a ring: take records, check each, post them, hand out completions. */
 #include "proxy.h"
-#include "region.h"
+
+void dg_ring_finish(struct dg_ring *r, uint64_t count, uint32_t status, uint64_t value)
+{
+	struct place *p = place_of(r, count);
+	const uint64_t sequence = sequence_of(r, count);
+	p->state = PLACE_COMPLETE;
+	p->status = (uint8_t)status;
+	p->completed_ns = r->now;
+	r->completed++;
+	r->changed = true;
+	if (status != DG_OK) {
+		r->failed++;
+		/* Rule 5: stored before any state that overtakes this one. */
+		if (!r->first_error) {
+			r->first_error = dg_completion_state(sequence, status);
+			ring_store(&r->out->first_error, r->first_error, memory_order_relaxed);
+		}
+	}
+	if (r->stamps) /* before the kernel can end */
+		ring_stamp_store(&r->stamps[STAMP_WORDS * (sequence & r->mask)],
+				 (dg_u64[STAMP_WORDS]){sequence + 1,
+						       (dg_u64)p->op << 8 | status,
+						       p->seen_ns, p->posted_ns, p->completed_ns});
+	ring_complete(&r->completions[sequence & r->mask], sequence, status, value);
+}
+
+void dg_ring_finish_peer(struct dg_ring *r, uint64_t count, uint32_t status, uint64_t value)
+{
+	r->peer->now = r->now;
+	dg_ring_finish(r->peer, count, status, value);
+}
 
 /* Rule 3: frees the places before which nothing is in progress. Called once per pass. */
 static void advance(struct dg_ring *r)
@@ -61,22 +91,35 @@ static void bytes_complete(struct dg_ring *r, const dg_wc *wc);
 /* Posts what was staged, as one batch; small operations are copied here. */
 static void post_staged(struct dg_ring *r)
 {
-	const uint32_t n = r->n_wr;
-	const bool here = queue_inline(r->q, r->inline_able && r->q->dev->ops->inline_copies, r->total);
+	struct exec_engine *e = r->x.engine;
 	const uint64_t now = now_ns();
-	uint32_t n_wc = 0;
+	for (uint32_t i = 0; i < r->x.n_staged; i++)
+		place_of(r, e->wr[i].user)->posted_ns = now;
+	const uint32_t n = dg_exec_post(&r->x, true, now);
 	for (uint32_t i = 0; i < n; i++)
-		place_of(r, r->wr[i].user)->posted_ns = now;
-	r->proxy->batches++;
-	if (here)
-		n_wc = dg_queue_run_inline(r->q->scratch, r->wr, n, r->wc, 0, UINT32_MAX);
-	else
-		dg_queue_submit(r->q, r->q->scratch, r->wr, n, KIND_POLL, now);
-	r->n_wr = 0;
-	r->total = 0;
-	r->inline_able = true;
-	for (uint32_t i = 0; i < n_wc; i++)
-		bytes_complete(r, &r->wc[i]);
+		bytes_complete(r, &e->wc[i]);
+}
+
+/* Stages the store of a signal, once the bytes are at the target. Returns a dg_status. */
+static uint32_t stage_signal(struct dg_ring *r, uint64_t count)
+{
+	const struct dg_gpu_request *q = request_of(r, count);
+	const uint64_t at = ((r->first + count) & r->mask) * PLACE_STAGING + 48;
+	const dg_wr wr = {
+		.user = count,
+		.local = r->staging->id,
+		.local_offset = at,
+		.remote = q->signal_region,
+		.remote_offset = q->signal_offset,
+		.size = 8,
+		.op = DG_WRITE,
+		.flags = r->x.q->dev->caps.ordered ? 0 : DG_FENCE,
+	};
+	/* Closed since the record was admitted. */
+	if (r->own && !region_is_open(r->own_import))
+		return DG_REMOTE_ACCESS_ERROR;
+	return (uint32_t)dg_exec_signal(&r->x, &wr, r->staging->bytes + at, q->addend,
+					q->flags & DG_SIGNAL_SET);
 }
 
 /* Handles the completion of a place's bytes or of its signal by the provider. */
@@ -90,7 +133,7 @@ static void bytes_complete(struct dg_ring *r, const dg_wc *wc)
 	r->now = wc->complete_ns;
 	if (status == DG_OK && p->state == PLACE_POSTED && (request->flags & DG_SIGNAL)) {
 		p->state = PLACE_SIGNALLING;
-		status = dg_signal_stage(r, wc->user);
+		status = stage_signal(r, wc->user);
 		if (status == DG_OK)
 			return;
 	}
@@ -154,6 +197,21 @@ static int may_start(struct dg_ring *r, uint64_t count, struct place *p)
 	return status;
 }
 
+/* Stages a put or a get. Returns a dg_status. */
+static uint32_t stage_copy(struct dg_ring *r, const dg_wr *wr)
+{
+	struct executor *x = &r->x;
+	const int status = dg_exec_stage(x, wr);
+	/* A provider without a thread would copy in the proxy's thread, and the memory's owner may
+	 * make it wait. */
+	if (status == DG_OK && x->q->dev->ops->poll &&
+	    !(x->q->scratch[x->n_staged - 1].flags & (OP_PLAIN | OP_GPU))) {
+		dg_exec_unstage(x, 1);
+		return DG_UNSUPPORTED;
+	}
+	return (uint32_t)status;
+}
+
 /* Starts a put or a get. Returns a dg_status. */
 static uint32_t start_copy(struct dg_ring *r, uint64_t count, const dg_u64 *words)
 {
@@ -168,7 +226,7 @@ static uint32_t start_copy(struct dg_ring *r, uint64_t count, const dg_u64 *word
 		q->flags = 0;
 	}
 	const dg_wr wr = work_request(r, count, q);
-	const uint32_t status = kernel_status(r, q, dg_ring_stage(r, &wr));
+	const uint32_t status = kernel_status(r, q, stage_copy(r, &wr));
 	if (status != DG_OK && q->op == DG_OP_PUT && q->flags & DG_IMMEDIATE)
 		dg_ring_finish_peer(r, p->receive, status, 0);
 	return status;
@@ -193,7 +251,7 @@ static int start(struct dg_ring *r, uint64_t count, const dg_u64 *words)
 		return (int)start_copy(r, count, words);
 	case DG_OP_SIGNAL:
 		p->state = PLACE_SIGNALLING;
-		return (int)dg_signal_stage(r, count);
+		return (int)stage_signal(r, count);
 	case DG_OP_SEND:
 		p->region = 0;
 		return dg_message_start(r, q);
@@ -272,35 +330,31 @@ static bool anything(struct dg_ring *r)
 	const uint64_t sequence = sequence_of(r, r->head);
 	const dg_u64 word = ring_load(&r->records[sequence & r->mask].word[0], memory_order_relaxed);
 	return !((word ^ dg_record_epoch(sequence, r->shift)) >> DG_SEQUENCE_BITS) ||
-	       r->q->in_flight || r->changed;
+	       r->x.q->in_flight || r->changed;
 }
 
 bool dg_ring_serve(struct dg_ring *r)
 {
+	struct executor *x = &r->x;
 	bool busy = dg_message_step(r);
 	uint32_t n = 0;
-	if ((!busy && !anything(r)) || queue_enter(r->q))
+	if ((!busy && !anything(r)) || exec_pass_begin(x))
 		return false;
-	r->run = (struct op_run){0};
 	r->since = 0;
-	if (r->q->in_flight) {
-		const uint32_t n_wc =
-			dg_queue_process_completions(r->q, r->wc, 2 * PASS_RECORDS);
-		r->q->credits += n_wc;
-		for (uint32_t i = 0; i < n_wc; i++)
-			bytes_complete(r, &r->wc[i]);
-		busy |= n_wc > 0;
-	}
-	while (n < PASS_RECORDS && r->n_wr < PASS_RECORDS) {
+	const uint32_t n_wc = dg_exec_completions(x, x->q, 2 * PASS_RECORDS);
+	for (uint32_t i = 0; i < n_wc; i++)
+		bytes_complete(r, &x->engine->wc[i]);
+	busy |= n_wc > 0;
+	while (n < PASS_RECORDS && x->n_staged < PASS_RECORDS) {
 		const uint32_t copied = dg_ring_copy_small(r);
 		if (!copied && !take_one(r))
 			break;
 		n += copied ? copied : 1;
 	}
 	/* Signals of what was copied here are staged by post_staged(). */
-	while (r->n_wr)
+	while (x->n_staged)
 		post_staged(r);
-	queue_leave(r->q);
+	exec_pass_end(x);
 	busy |= n > 0 || r->changed;
 	advance(r);
 	return busy;
@@ -308,17 +362,16 @@ bool dg_ring_serve(struct dg_ring *r)
 
 void dg_ring_flush(struct dg_ring *r)
 {
+	dg_wc wc[PASS_RECORDS];
 	int n;
 	r->now = now_ns();
-	while ((n = dg_queue_poll(r->q, r->wc, 2 * PASS_RECORDS, 0)) > 0)
+	while ((n = dg_queue_poll(r->x.q, wc, PASS_RECORDS, 0)) > 0)
 		for (int i = 0; i < n; i++) {
-			struct place *p = place_of(r, r->wc[i].user);
+			struct place *p = place_of(r, wc[i].user);
 			/* The bytes may have arrived, but their signal never will. */
-			const bool lacks = request_of(r, r->wc[i].user)->flags & DG_SIGNAL &&
-					   p->state == PLACE_POSTED &&
-					   r->wc[i].status == DG_OK;
-			dg_ring_finish(r, r->wc[i].user,
-				       lacks ? DG_FLUSHED : (uint32_t)r->wc[i].status, 0);
+			const bool lacks = request_of(r, wc[i].user)->flags & DG_SIGNAL &&
+					   p->state == PLACE_POSTED && wc[i].status == DG_OK;
+			dg_ring_finish(r, wc[i].user, lacks ? DG_FLUSHED : (uint32_t)wc[i].status, 0);
 		}
 	for (uint64_t count = r->done; count != r->head; count++) {
 		const uint8_t state = place_of(r, count)->state;

@@ -483,9 +483,9 @@ static void there_and_back(struct here *h, uint32_t size)
 
 static void sizes(struct other *o, struct here *h)
 {
-	static const uint32_t all[] = { 1, 7, 8, 64, NIC_STAGING - 1, NIC_STAGING, NIC_STAGING + 1,
-					NIC_CHUNK - 1, NIC_CHUNK, NIC_CHUNK + 1, 2 * NIC_CHUNK,
-					3 * NIC_CHUNK + 5 };
+	static const uint32_t all[] = { 1, 7, 8, 64, EXEC_SLOT - 1, EXEC_SLOT, EXEC_SLOT + 1,
+					EXEC_CHUNK - 1, EXEC_CHUNK, EXEC_CHUNK + 1, 2 * EXEC_CHUNK,
+					3 * EXEC_CHUNK + 5 };
 
 	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
 		there_and_back(h, all[i]);
@@ -591,7 +591,7 @@ static void revoked(struct other *o, struct here *h)
 
 	put_atomic(&h->p, WQE_ATOMIC_FA, second_at(h, 0), h->theirs.second_key, 1, 0, words, h->mine.key);
 	do {
-		put_copy(&h->p, WQE_WRITE, far_at(h, 0), h->theirs.key, h->bytes, h->mine.key, 3 * NIC_CHUNK);
+		put_copy(&h->p, WQE_WRITE, far_at(h, 0), h->theirs.key, h->bytes, h->mine.key, 3 * EXEC_CHUNK);
 		if (h->p.next == 4)
 			say(o->fd, "c", 1);
 		ring(&h->p);
@@ -624,7 +624,7 @@ static void nothing_is_executed_behind_an_entry_whose_memory_was_revoked(void)
 	each_far(revoked);
 }
 
-/* Entries that need no other process, and other memory than the first 3 * NIC_CHUNK bytes. */
+/* Entries that need no other process, and other memory than the first 3 * EXEC_CHUNK bytes. */
 static void check_others_go_on(struct here *h, struct program *own)
 {
 	uint8_t *bytes = h->bytes + SIZE - 4096;
@@ -646,7 +646,7 @@ static void killed(struct other *o, struct here *h)
 	program_connect(&own, &self);
 	for (int i = 0; i < SENDS; i++)
 		put_copy(&h->p, i & 1 ? WQE_WRITE : WQE_READ, far_at(h, 0), h->theirs.key, h->bytes,
-			 h->mine.key, 3 * NIC_CHUNK);
+			 h->mine.key, 3 * EXEC_CHUNK);
 	ring(&h->p);
 	check_done(&h->p);
 	stop(*o);

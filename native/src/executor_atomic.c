@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Atomic operations: by this thread where the CPU reaches the word, by the word's exporter where only
+ * that does, otherwise by the provider in two parts. */
+#include "executor.h"
+
+/* Posts the first part of an atomic operation on GPU memory: reading the word. Between this and
+ * writing it, no other operation of this engine changes it: as on an adapter, it is atomic with
+ * respect to the operations of the same engine only. */
+static int post_first(struct executor *x, const struct exec_op *op)
+{
+	const struct exec_piece *p = op->pieces;
+	struct exec_engine *e = x->engine;
+	if (p->remote->entry->method != DG_METHOD_GPU && !is_plain(p->remote->entry))
+		return DG_UNSUPPORTED;
+	if (!op->result->entry)
+		return DG_ACCESS_DENIED;
+	struct exec_flight *f = flight_at(x, x->tail);
+	*f = (struct exec_flight){.left = 1, .last = true, .kind = FLIGHT_ATOMIC_READ};
+	if (e->atomic_owner || !exec_has_room(x, 2) || !dg_exec_staging_take(e, f, EXEC_SLOT))
+		return EXEC_WAITS;
+	const dg_wr wr = {
+		.user = x->tail,
+		.local = e->staging.name,
+		.local_offset = f->staging->offset,
+		.remote = REGION_NAME(p->remote->id),
+		.remote_offset = p->remote_offset,
+		.size = op->atomic.size,
+		.op = DG_READ,
+	};
+	const int rc = dg_exec_stage(x, &wr);
+	if (rc != DG_OK) {
+		dg_exec_staging_put(e, f);
+		return rc;
+	}
+	e->atomic_owner = x;
+	x->atomic = op->atomic;
+	x->atomic_word = wr.remote;
+	x->atomic_word_offset = wr.remote_offset;
+	x->atomic_result = REGION_NAME(op->result->id);
+	x->atomic_result_offset = p->local_offset;
+	x->tail++;
+	return EXEC_POSTED;
+}
+
+int dg_exec_atomic_result(struct executor *x, struct exec_flight *f)
+{
+	char *bytes = x->engine->staging.bytes;
+	const uint64_t at = f->staging->offset;
+	uint64_t word = 0;
+	memcpy(&word, bytes + at, x->atomic.size); /* 4 bytes: of a little-endian host */
+	word = dg_atomic_value(&x->atomic, word);
+	memcpy(bytes + at + 8, &word, x->atomic.size);
+	dg_wr wr = {
+		.user = x->tail - 1,
+		.local = x->engine->staging.name,
+		.local_offset = at + 8,
+		.remote = x->atomic_word,
+		.remote_offset = x->atomic_word_offset,
+		.size = x->atomic.size,
+		.op = DG_WRITE,
+	};
+	int rc = dg_exec_stage(x, &wr);
+	if (rc != DG_OK)
+		return rc;
+	wr.local_offset = at;
+	wr.remote = x->atomic_result;
+	wr.remote_offset = x->atomic_result_offset;
+	rc = dg_exec_stage(x, &wr);
+	if (rc != DG_OK) {
+		dg_exec_unstage(x, 1);
+		return rc;
+	}
+	f->kind = FLIGHT_ATOMIC_WRITE;
+	f->left = 2;
+	return EXEC_POSTED;
+}
+
+int dg_exec_atomic(struct executor *x, const struct exec_op *op)
+{
+	const struct exec_piece *p = op->pieces;
+	if (by_exporter(p->remote->entry))
+		return dg_exec_bounce(x, op, FLIGHT_FAR_ATOMIC);
+	if (exec_flies(x))
+		return EXEC_WAITS;
+	if (!is_plain(p->local->entry) || !is_plain(p->remote->entry))
+		return post_first(x, op);
+	const int status = exec_enter(x, p->local, p->remote);
+	if (status != DG_OK)
+		return status;
+	if (!(p->local->entry->access & DG_ACCESS_WRITE))
+		return DG_ACCESS_DENIED;
+	if ((uintptr_t)exec_remote(p) % op->atomic.size)
+		return DG_BAD_RECORD;
+	order_stores();
+	const uint64_t old = dg_atomic_run(&op->atomic, exec_remote(p));
+	if (op->atomic.size == 4)
+		copy_upto64(exec_local(p), (char *)&(uint32_t){(uint32_t)old}, 4);
+	else
+		copy_upto64(exec_local(p), (const char *)&old, 8);
+	return DG_OK;
+}
