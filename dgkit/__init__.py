@@ -21,7 +21,7 @@ _native    the C core (native/dgkit.h); only dma/_ffi.py imports it
 
 Modules: types (access flags, statuses, the Memory protocol), errors, validate (arguments), buffers,
 units (sizes and times as text), html_cards, runtime_folder (folders removed with their process),
-cell_lifetime (ends the panels and sessions of a notebook cell that is run again).
+callbacks, cell_lifetime (ends the panels and sessions of a notebook cell that is run again).
 
 Public names are imported when they are first used: `import dgkit` loads this file and the version.
 """
@@ -198,3 +198,5 @@ def _check_platform() -> None:
 
 
 _check_platform()
+if "IPython" in sys.modules:  # perhaps a notebook, whose cells end the sessions of their last runs
+    from . import cell_lifetime as _cell_lifetime  # noqa: F401

@@ -24,6 +24,8 @@ from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from typing import Any, NamedTuple, Protocol
 
+from .callbacks import session_opened
+
 _log = logging.getLogger("dgkit.widgets")
 
 
@@ -194,3 +196,6 @@ def after_each_cell(call: Callable[[object], None]) -> None:
             return
         _hooks[shell].add(call)
     shell.events.register("post_run_cell", call)
+
+
+session_opened.add(register_session)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import warnings
 import weakref
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec
+from typing import TYPE_CHECKING, Any
 
 from .. import memory
+from ..callbacks import Callbacks
 from ..errors import DgkitError, NativeError, Unsupported
 from ..memory.allocate import parse_on
 from ..memory.shape import as_shape, total_size
@@ -21,43 +20,6 @@ if TYPE_CHECKING:
 
     from .region import SessionRegion
     from .sides import Sides
-
-
-P = ParamSpec("P")
-
-
-class Callbacks(Generic[P]):
-    """Functions that are called when something has happened. Thread-safe.
-
-    Attributes:
-        calls: The functions.
-
-    Args:
-        event: What happens, for the warning about a function that fails.
-    """
-
-    def __init__(self, event: str) -> None:
-        self._event = event
-        self.calls: list[Callable[P, object]] = []
-
-    def add(self, call: Callable[P, object]) -> Callable[[], None]:
-        """Add a function; return a function that removes it."""
-        self.calls.append(call)
-
-        def undo() -> None:
-            if call in self.calls:
-                self.calls.remove(call)
-
-        return undo
-
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> None:
-        """Call the functions; one that fails is reported as a warning, and the others still run."""
-        for call in list(self.calls):
-            try:
-                call(*args, **kwargs)
-            except Exception as exc:
-                text = f"{call!r}, which is called after {self._event}, failed: {exc!r}"
-                warnings.warn(text, RuntimeWarning, stacklevel=2)
 
 
 class RegionRegistry:

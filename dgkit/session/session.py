@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ..callbacks import Callbacks, session_opened
 from ..errors import ClosedError, DgkitError, PeerError
 from ..sizes import MIB, RATE_BYTES
 from ..types import Access, parse_access
@@ -17,7 +18,7 @@ from ..wire.messages import Stats, Subscribe, encode
 from ..wire.telemetry import Subscription
 from . import argument_checks, describe, lifecycle
 from .region import READ_ONLY, WRITE_ONLY, SessionRegion, check_region, checked_span
-from .region_factory import Callbacks, RegionFactory, RegionRegistry
+from .region_factory import RegionFactory, RegionRegistry
 from .staging import flat
 from .transfer import EndedWrite
 
@@ -49,10 +50,7 @@ class Session(Unique):
         self._use(sides)
         lifecycle.open_sessions.add(self)
         lifecycle.close_at_exit()
-        if "IPython" in sys.modules:
-            from ..cell_lifetime import register_session  # late: connect() must be quick
-
-            register_session(self)
+        session_opened(self)
 
     def _use(self, sides: Sides) -> None:
         """Create a session of these sides."""

@@ -29,7 +29,7 @@ _BASE = {
     "html_cards",
     "sizes",
 }
-_BASE |= {"cell_lifetime", "child", "files", "json_input"}
+_BASE |= {"callbacks", "cell_lifetime", "child", "files", "json_input"}
 _BOTTOM = _BASE | {"dma", "memory", "report", "wire"}
 ALLOWED = {
     "_version": set(),
@@ -38,7 +38,8 @@ ALLOWED = {
     "errors": set(),
     "units": set(),
     "files": {"errors"},
-    "cell_lifetime": set(),
+    "callbacks": set(),
+    "cell_lifetime": {"callbacks"},
     "child": set(),
     "json_input": set(),
     "validate": {"errors", "units"},
@@ -338,6 +339,14 @@ def test_nothing_heavy_is_loaded_before_it_is_used(code: str, spared: set[str]) 
     result = _python(listing)
     assert result.returncode == 0, result.stderr
     assert not spared & set(result.stdout.split())
+
+
+@pytest.mark.parametrize("notebook", [True, False])
+def test_only_in_a_notebook_sessions_are_bound_to_their_cells(notebook: bool) -> None:
+    known = "import sys; sys.modules['IPython'] = sys\n" * notebook
+    code = "from dgkit.session import connect\nfrom dgkit import callbacks\n"
+    result = _python(f"{known}{code}print(len(callbacks.session_opened.calls))")
+    assert result.stdout == f"{notebook:d}\n", result.stderr
 
 
 def test_import_costs_under_10_ms() -> None:
