@@ -9,13 +9,13 @@
  *
  * States of a request:
  *
- *          post           bytes arrived           in the owner's ring        added
+ *          post       it and all before moved       in the owner's ring        added
  *   FREE ------> MOVING ----------------> READY ---------------------> SENT ------> FINISHED
  *                   \_________________ without a signal, or failed ________________/
  *
- * A strong signal becomes READY when each earlier request to its peer has left MOVING, too. A
- * finished request is FREE again when it was tested and all earlier requests to its peer have left
- * MOVING.
+ * A signal becomes READY when each earlier request to its peer has left MOVING, too, whether NCCL
+ * calls it strong or weak: see signal.c. A finished request is FREE again when it was tested and all
+ * earlier requests to its peer have left MOVING.
  *
  * Threads: `lock` protects all of a communicator except for collective calls, which are serialized
  * by `collective` and hold `lock` only briefly: NCCL registers memory in one thread while its proxy
@@ -109,7 +109,7 @@ struct request {
 	struct peer *peer;
 	uint32_t index;
 	uint8_t state, engine;
-	bool signals, strong, flushes, moved, in_order, tested;
+	bool signals, flushes, moved, in_order, tested;
 	bool gpu; /* memory of it is a GPU's */
 	bool joined; /* the signal is written directly behind the bytes: see signal.c */
 	nccl_result result;
@@ -137,12 +137,13 @@ struct engine {
 	uint64_t busy_since_ns; /* with statistics */
 };
 
-/* in_order: requests that have not been moved, and those behind them. ready: signals that wait for
- * a place in the ring `out`; sent: those in it. */
+/* in_order: requests that have not been moved, and those behind them; broken: one that has left it had
+ * failed, so signals and flushes behind it fail. ready: signals that wait for a place in the ring `out`;
+ * sent: those in it. */
 struct peer {
 	int fd;
 	uint32_t rank;
-	bool ended, failed;
+	bool ended, failed, broken;
 	struct dg_mapping *mapping;
 	struct mailbox *mailbox;
 	struct signal_ring *out;
@@ -230,7 +231,7 @@ struct transfer {
 };
 /* Starts a transfer, a signal or a flush (neither) and stores the request's number. */
 int request_post(struct comm *c, const struct transfer *t, const struct signal_slot *signal,
-		 bool strong, uint32_t rank, void **out);
+		 uint32_t rank, void **out);
 int request_test(struct comm *c, const void *handle, int *done, nccl_result *result);
 /* Whether the request is in flight and there was progress since its last test. Needs no lock. */
 bool request_waits(const struct comm *c, const void *handle);

@@ -207,7 +207,7 @@ static nccl_result rma_deregister(void *comm, void *handle)
 
 /* Checks what all requests have in common, and posts. */
 static nccl_result post(const struct rma_context *x, int context, const struct transfer *t,
-			const struct signal_slot *signal, bool strong, uint32_t rank, void **request)
+			const struct signal_slot *signal, uint32_t rank, void **request)
 {
 	struct comm *c = x->comm;
 	int rc;
@@ -218,13 +218,13 @@ static nccl_result post(const struct rma_context *x, int context, const struct t
 	else if (t && t->size && (!t->local || !t->remote))
 		rc = dg_fail(EINVAL, "a memory handle is wrong");
 	else
-		rc = request_post(c, t, signal, strong, rank, request);
+		rc = request_post(c, t, signal, rank, request);
 	return rc ? answer(c->plugin, "post", rc) : NCCL_SUCCESS;
 }
 
 static nccl_result put(void *rma, int context, uint64_t from_offset, void *from, size_t size,
 		       uint64_t to_offset, void *to, uint32_t rank, const struct signal_slot *signal,
-		       bool strong, void **request)
+		       void **request)
 {
 	struct rma_context *x = rma;
 	const struct transfer t = {.local = memory_find(x->comm, from),
@@ -233,7 +233,7 @@ static nccl_result put(void *rma, int context, uint64_t from_offset, void *from,
 				   .remote_offset = to_offset,
 				   .size = size,
 				   .op = DG_WRITE};
-	return post(x, context, &t, signal, strong, rank, request);
+	return post(x, context, &t, signal, rank, request);
 }
 
 static nccl_result rma_put(void *rma, int context, uint64_t from_offset, void *from, size_t size,
@@ -244,18 +244,20 @@ static nccl_result rma_put(void *rma, int context, uint64_t from_offset, void *f
 		return NCCL_INVALID_ARGUMENT;
 	pthread_mutex_lock(&x->comm->lock);
 	const nccl_result result = put(x, context, from_offset, from, size, to_offset, to, rank, NULL,
-				       false, request);
+				       request);
 	pthread_mutex_unlock(&x->comm->lock);
 	return result;
 }
 
+/* is_strong: all signals are, see signal.c. */
 static nccl_result put_signal_v14(void *rma, int context, uint64_t from_offset, void *from,
 				  size_t size, uint64_t to_offset, void *to, uint32_t rank,
 				  uint64_t signal_offset, void *signal, uint64_t value, uint32_t op,
-				  bool strong, void **request)
+				  bool is_strong, void **request)
 {
 	struct rma_context *x = rma;
 	nccl_result result;
+	(void)is_strong;
 	if (!x || !request || (op != NCCL_SIGNAL_INC && op != NCCL_SIGNAL_ADD))
 		return NCCL_INVALID_ARGUMENT;
 	pthread_mutex_lock(&x->comm->lock);
@@ -263,8 +265,7 @@ static nccl_result put_signal_v14(void *rma, int context, uint64_t from_offset, 
 		const struct signal_slot s = {.memory = (uint32_t)((uintptr_t)signal - 1),
 					      .offset = signal_offset,
 					      .value = op == NCCL_SIGNAL_INC ? 1 : value};
-		result = put(x, context, from_offset, from, size, to_offset, to, rank, &s, strong,
-			     request);
+		result = put(x, context, from_offset, from, size, to_offset, to, rank, &s, request);
 	} else {
 		result = answer(x->comm->plugin, "iputSignal",
 				dg_fail(EINVAL, "%p is not a memory handle", signal));
@@ -273,7 +274,6 @@ static nccl_result put_signal_v14(void *rma, int context, uint64_t from_offset, 
 	return result;
 }
 
-/* All signals of version 13 are strong. */
 static nccl_result put_signal_v13(void *rma, int context, uint64_t from_offset, void *from,
 				  size_t size, uint64_t to_offset, void *to, uint32_t rank,
 				  uint64_t signal_offset, void *signal, uint64_t value, uint32_t op,
@@ -296,7 +296,7 @@ static nccl_result rma_get(void *rma, int context, uint64_t from_offset, void *f
 				   .remote_offset = from_offset,
 				   .size = size,
 				   .op = DG_READ};
-	const nccl_result result = post(x, context, &t, NULL, false, rank, request);
+	const nccl_result result = post(x, context, &t, NULL, rank, request);
 	pthread_mutex_unlock(&x->comm->lock);
 	return result;
 }
@@ -332,7 +332,7 @@ static nccl_result rma_flush(void *rma, int context, void *memory, uint32_t rank
 	if (!x || !request)
 		return NCCL_INVALID_ARGUMENT;
 	pthread_mutex_lock(&x->comm->lock);
-	const nccl_result result = post(x, context, NULL, NULL, false, rank, request);
+	const nccl_result result = post(x, context, NULL, NULL, rank, request);
 	pthread_mutex_unlock(&x->comm->lock);
 	return result;
 }

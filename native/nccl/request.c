@@ -109,7 +109,7 @@ void request_finish(struct comm *c, struct request *r, nccl_result result)
 	}
 }
 
-/* The bytes of the request's put have arrived: its signal may be sent. */
+/* The bytes of the request and of all before it have arrived: its signal may be sent. */
 static void request_ready(struct comm *c, struct request *r)
 {
 	if (r->peer->ended) {
@@ -127,11 +127,13 @@ static void settle(struct comm *c, struct peer *p)
 	while ((r = p->in_order.first) && r->moved) {
 		p->in_order.first = r->next_in_order;
 		r->in_order = false;
-		if (r->state == MOVING && p->failed)
+		if (r->state != MOVING)
+			p->broken |= r->result != NCCL_SUCCESS;
+		else if (p->broken)
 			request_finish(c, r, NCCL_REMOTE_ERROR);
-		else if (r->state == MOVING && r->signals)
+		else if (r->signals)
 			request_ready(c, r);
-		else if (r->state == MOVING)
+		else
 			request_finish(c, r, NCCL_SUCCESS);
 		if (r->tested)
 			request_free(c, r);
@@ -143,10 +145,9 @@ static void request_moved(struct comm *c, struct request *r, nccl_result result)
 {
 	r->moved = true;
 	c->batch.joined -= r->joined;
+	/* A signal or a flush waits in settle() for all requests before it. */
 	if (result || r->joined || (!r->signals && !r->flushes))
 		request_finish(c, r, result);
-	else if (!r->strong && !r->flushes)
-		request_ready(c, r);
 	settle(c, r->peer);
 }
 
@@ -225,7 +226,7 @@ static void engine_add(struct engine *e, struct request *r)
 }
 
 int request_post(struct comm *c, const struct transfer *t, const struct signal_slot *signal,
-		 bool strong, uint32_t rank, void **out)
+		 uint32_t rank, void **out)
 {
 	struct peer *p = &c->peers[rank];
 	struct request *r;
@@ -239,7 +240,6 @@ int request_post(struct comm *c, const struct transfer *t, const struct signal_s
 		return rc;
 	r->peer = p;
 	r->signals = signal != NULL;
-	r->strong = strong;
 	r->flushes = !signal && !t;
 	r->posted_ns = c->statistics ? dg_now_ns() : 0;
 	r->wr.op = t ? t->op : DG_WRITE;

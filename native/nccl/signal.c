@@ -11,12 +11,18 @@
  * never reset is read once. Additions that arrive meanwhile are summed and written together, in the
  * next batch: a word has at most one write in flight, so its values cannot pass each other.
  *
- * Order. The sender stores a slot after the completion of the put's bytes (weak), or of those of all
- * earlier requests to this peer as well (strong), and then `head` with release. The owner loads
- * `head` with acquire before it reads the slot, and adds with release, or writes to the GPU after
- * that. Forbidden outcome: the target sees the sum and not the bytes. Host memory: the completion of
- * the copy happens before the store of `head`, that before the addition, and that before the load
- * with acquire that sees the sum. GPU memory: the sender's CPU has seen the completion of the copy,
+ * Order. The sender stores a slot after the completion of the put's bytes and of all earlier requests
+ * to this peer, and then `head` with release. A weak signal promises only the put that a kernel posts
+ * with it, but its request does not say which bytes those are: NCCL's device code splits a put with a
+ * signal at an address of a window into a put and a request of 0 bytes that signals, and a put of more
+ * than 1 GiB into several, of which the last one signals; other threads' requests may be in between.
+ * NCCL's own InfiniBand transport ignores the difference, too: its queue pairs keep the order. It costs
+ * nothing where an engine reports completions in the order of posting, as soft and cuda do.
+ *
+ * The owner loads `head` with acquire before it reads the slot, and adds with release, or writes to the
+ * GPU after that. Forbidden outcome: the target sees the sum and not the bytes. Host memory: the
+ * completion of the copy happens before the store of `head`, that before the addition, and that before
+ * the load with acquire that sees the sum. GPU memory: the sender's CPU has seen the completion of the copy,
  * which the copy engine reports after its bytes are in the GPU's memory, before the owner's write is
  * submitted.
  *
@@ -226,7 +232,7 @@ bool signal_join(struct comm *c, struct request *r, dg_wr *write)
 	struct signal_batch *b = &c->batch;
 	const struct peer *p = r->peer;
 	if (!r->signals || p->rank != c->rank || b->joined == BATCH_WORDS || p->ready.first ||
-	    (r->strong && p->in_order.first != r))
+	    p->in_order.first != r)
 		return false;
 	const struct memory *m = c->memories[r->signal.memory];
 	const uint64_t word = r->signal.offset / sizeof(uint64_t);

@@ -9,7 +9,6 @@
 #include "nccl/comm.h"
 
 enum { BLOCK = 256 };
-static const uint32_t weak = 0, strong = 1;
 
 static struct plugin plugin;
 static struct comm *comm;
@@ -36,19 +35,28 @@ static void open_comm(const dg_fault_rule *rule)
 	CHECK_EQ(memory_open(comm, words, sizeof words, NCCL_HOST, 0, &memory[2]), 0);
 }
 
-/* Puts block i, and adds 1 to word i; i < 0: puts block 3 without a signal. */
-static void *put(int i, bool is_strong)
+/* Puts block i of the window, unless size is 0, and adds 1 to word i if `signals`. */
+static void *post(uint64_t i, uint64_t size, bool signals)
 {
-	const uint64_t block = i < 0 ? 3 : (uint64_t)i;
 	const struct transfer t = {.local = memory_find(comm, memory[0]),
 				   .remote = memory_find(comm, memory[1]),
-				   .remote_offset = block * BLOCK,
-				   .size = BLOCK,
+				   .remote_offset = i * BLOCK,
+				   .size = size,
 				   .op = DG_WRITE};
-	const struct signal_slot s = {.memory = 2, .offset = block * 8, .value = 1};
+	const struct signal_slot s = {.memory = 2, .offset = i * 8, .value = 1};
 	void *request = NULL;
-	CHECK_EQ(request_post(comm, &t, i < 0 ? NULL : &s, is_strong, 0, &request), 0);
+	CHECK_EQ(request_post(comm, &t, signals ? &s : NULL, 0, &request), 0);
 	return request;
+}
+
+static void *put(uint64_t i)
+{
+	return post(i, BLOCK, true);
+}
+
+static void *put_without_signal(uint64_t i)
+{
+	return post(i, BLOCK, false);
 }
 
 static nccl_result wait_for(void *request)
@@ -62,20 +70,25 @@ static nccl_result wait_for(void *request)
 	return result;
 }
 
-static void only_a_strong_signal_waits_for_earlier_puts(void)
+/* NCCL's device code posts a value with a signal in a window as a put and a signal without bytes. */
+static void a_signal_waits_for_all_earlier_puts(void)
 {
 	const dg_fault_rule delay = {.action = DG_FAULT_DELAY, .delay_ns = SECOND / 2, .ops = 2,
 				     .count = 1, .every = 1, .max_size = UINT64_MAX, .ppm = 1000000};
+	const _Atomic char *last = (_Atomic char *)&window[2 * BLOCK - 1];
 	open_comm(&delay);
-	void *slow = put(-1, false), *second = put((int)weak, false), *third = put((int)strong, true);
-	CHECK_EQ(wait_for(second), NCCL_SUCCESS);
-	CHECK_EQ(words[weak], 1);
-	CHECK_EQ(window[weak * BLOCK], 7);
-	CHECK_EQ(words[strong], 0);
+	void *slow = put_without_signal(3), *bare = post(0, 0, true), *second = put(1);
+	while (atomic_load(last) != 7) /* the bytes of the second put overtake those of the first */
+		comm_progress(comm);
+	for (int i = 0; i < 100; i++)
+		comm_progress(comm);
 	CHECK_EQ(window[3 * BLOCK], 0); /* the first put is still delayed */
-	CHECK_EQ(wait_for(third), NCCL_SUCCESS);
-	CHECK_EQ(words[strong], 1);
+	CHECK_EQ(words[0] + words[1], 0);
+	CHECK_EQ(wait_for(bare), NCCL_SUCCESS);
 	CHECK_EQ(window[4 * BLOCK - 1], 7);
+	CHECK_EQ(words[0], 1);
+	CHECK_EQ(wait_for(second), NCCL_SUCCESS);
+	CHECK_EQ(words[1], 1);
 	CHECK_EQ(wait_for(slow), NCCL_SUCCESS);
 	CHECK_EQ(comm_close(comm), 0);
 }
@@ -86,28 +99,28 @@ static void a_flush_waits_for_earlier_puts(void)
 				     .count = 1, .every = 1, .max_size = UINT64_MAX, .ppm = 1000000};
 	void *flush;
 	open_comm(&delay);
-	void *slow = put(-1, false);
-	CHECK_EQ(request_post(comm, NULL, NULL, false, 0, &flush), 0);
+	void *slow = put_without_signal(3);
+	CHECK_EQ(request_post(comm, NULL, NULL, 0, &flush), 0);
 	CHECK_EQ(wait_for(flush), NCCL_SUCCESS);
 	CHECK_EQ(window[4 * BLOCK - 1], 7);
 	CHECK_EQ(wait_for(slow), NCCL_SUCCESS);
 	CHECK_EQ(comm_close(comm), 0);
 }
 
-static void a_failed_put_sends_no_signal_and_no_strong_one_behind_it(void)
+static void a_failed_put_sends_no_signal_and_none_behind_it(void)
 {
 	const dg_fault_rule error = {.action = DG_FAULT_ERROR, .status = DG_IO_FAILED, .ops = 2,
 				     .count = 1, .every = 1, .max_size = UINT64_MAX, .ppm = 1000000};
 	void *request;
 	open_comm(&error);
-	void *failing = put(0, false), *behind = put(1, true);
+	void *failing = put(0), *behind = put(1);
 	CHECK_EQ(wait_for(failing), NCCL_SYSTEM_ERROR);
 	CHECK_EQ(wait_for(behind), NCCL_REMOTE_ERROR);
 	comm_progress(comm);
 	CHECK_EQ(words[0], 0);
 	CHECK_EQ(words[1], 0);
 	CHECK(comm->failed);
-	CHECK_EQ(request_post(comm, NULL, NULL, false, 0, &request), -ENOTCONN);
+	CHECK_EQ(request_post(comm, NULL, NULL, 0, &request), -ENOTCONN);
 	CHECK_EQ(comm_close(comm), 0);
 }
 
@@ -117,7 +130,7 @@ static void a_test_makes_progress_only_if_none_was_made_since_the_last(void)
 	const dg_fault_rule delay = {.action = DG_FAULT_DELAY, .delay_ns = SECOND / 10, .ops = 2,
 				     .every = 1, .max_size = UINT64_MAX, .ppm = 1000000};
 	open_comm(&delay);
-	void *request = put(0, false);
+	void *request = put(0);
 	CHECK(!request_waits(comm, request)); /* must make progress itself */
 	CHECK_EQ(comm->engines[SOFT].n_waiting, 1);
 	comm_progress(comm);
@@ -136,11 +149,11 @@ static void puts_that_come_while_one_is_moved_are_submitted_together(void)
 	void *requests[3];
 	open_comm(&delay);
 	soft = &comm->engines[SOFT];
-	void *first = put(-1, false);
+	void *first = put_without_signal(3);
 	comm_progress(comm);
 	CHECK_EQ(soft->moving, 1);
-	for (int i = 0; i < 3; i++) {
-		requests[i] = put(i, false);
+	for (uint64_t i = 0; i < 3; i++) {
+		requests[i] = put(i);
 		comm_progress(comm);
 	}
 	CHECK_EQ(soft->n_waiting, 3);
@@ -158,13 +171,14 @@ static void a_refused_put_does_not_take_others_of_its_batch_with_it(void)
 	const dg_fault_rule delay = {.action = DG_FAULT_DELAY, .delay_ns = 1, .ops = 2, .count = 1,
 				     .every = 1, .max_size = UINT64_MAX, .ppm = 1000000};
 	open_comm(&delay);
-	void *good = put(0, false), *wrong = put(1, false), *behind = put(2, false);
+	void *good = put(0), *wrong = put(1), *behind = put_without_signal(2), *signal = put(3);
 	comm->requests[(uintptr_t)wrong - 1]->wr.local = 0; /* as if its memory had been closed */
 	CHECK_EQ(wait_for(good), NCCL_SUCCESS);
 	CHECK_EQ(wait_for(wrong), NCCL_REMOTE_ERROR);
 	CHECK_EQ(wait_for(behind), NCCL_SUCCESS);
-	CHECK_EQ(words[0] + words[2], 2);
-	CHECK_EQ(words[1], 0);
+	CHECK_EQ(wait_for(signal), NCCL_REMOTE_ERROR); /* promises the bytes before it */
+	CHECK_EQ(words[0], 1);
+	CHECK_EQ(words[1] + words[3], 0);
 	CHECK_EQ(window[2 * BLOCK], 7);
 	CHECK_EQ(comm_close(comm), 0);
 }
@@ -185,13 +199,13 @@ static void an_agent_moves_the_bytes_and_its_end_is_an_error(void)
 	CHECK_EQ(dg_device_open("soft", &config, &dev), 0);
 	CHECK_EQ(dg_mover_open(dev, path, &mover), 0);
 	open_comm(&delay);
-	void *first = put(0, false), *second = put(1, true);
+	void *first = put(0), *second = put(1);
 	CHECK_EQ(comm->engines[AGENT].n_waiting, 2);
 	CHECK_EQ(wait_for(first), NCCL_SUCCESS);
 	CHECK_EQ(wait_for(second), NCCL_SUCCESS);
 	CHECK_EQ(words[0] + words[1], 2);
 	CHECK_EQ(window[2 * BLOCK - 1], 7);
-	request = put(2, false);
+	request = put(2);
 	dg_mover_close(mover);
 	CHECK_EQ(wait_for(request), NCCL_REMOTE_ERROR);
 	CHECK(comm->failed);
@@ -227,7 +241,7 @@ static void open_own_puts(struct own_puts *o)
 			     &o->memory[2]), 0);
 }
 
-static void *own_put(const struct own_puts *o, uint64_t size, bool is_strong)
+static void *own_put(const struct own_puts *o, uint64_t size)
 {
 	const struct transfer t = {.local = memory_find(comm, o->memory[0]),
 				   .remote = memory_find(comm, o->memory[1]),
@@ -235,7 +249,7 @@ static void *own_put(const struct own_puts *o, uint64_t size, bool is_strong)
 				   .op = DG_WRITE};
 	const struct signal_slot s = {.memory = 2, .offset = 8, .value = 1};
 	void *request = NULL;
-	CHECK_EQ(request_post(comm, &t, &s, is_strong, 0, &request), 0);
+	CHECK_EQ(request_post(comm, &t, &s, 0, &request), 0);
 	return request;
 }
 
@@ -244,12 +258,12 @@ static void a_signal_to_the_rank_itself_goes_with_the_bytes(void)
 	static const uint64_t sizes[] = {8, 256, 100, 8192, 40000};
 	struct own_puts o;
 	open_own_puts(&o);
-	CHECK_EQ(wait_for(own_put(&o, 8, false)), NCCL_SUCCESS); /* now the word is known */
+	CHECK_EQ(wait_for(own_put(&o, 8)), NCCL_SUCCESS); /* now the word is known */
 	for (uint64_t i = 2; i < 40; i++) {
 		const uint64_t size = sizes[i % 5];
 		const unsigned long flags = gpu_calls("cuStreamWriteValue32");
 		memset(o.bytes[0], (int)i, size);
-		void *request = own_put(&o, size, i % 2);
+		void *request = own_put(&o, size);
 		comm_progress(comm);
 		CHECK_EQ(comm->batch.joined + comm->batch.n, 1);
 		while (o.words[1] != i)
@@ -269,7 +283,7 @@ static void signals_that_are_joined_and_that_are_not_are_all_added(void)
 	void *requests[40];
 	open_own_puts(&o);
 	for (uint32_t i = 0; i < 40; i++) {
-		requests[i] = own_put(&o, 8, i % 3 == 0);
+		requests[i] = own_put(&o, 8);
 		if (i % 4 == 3)
 			continue; /* the next one is submitted together with it */
 		comm_progress(comm);
@@ -284,9 +298,9 @@ static void a_failed_put_does_not_write_the_joined_signal(void)
 {
 	struct own_puts o;
 	open_own_puts(&o);
-	CHECK_EQ(wait_for(own_put(&o, 8, false)), NCCL_SUCCESS);
+	CHECK_EQ(wait_for(own_put(&o, 8)), NCCL_SUCCESS);
 	gpu_knobs("cuMemcpyDtoHAsync=1");
-	void *request = own_put(&o, 256, false);
+	void *request = own_put(&o, 256);
 	CHECK(wait_for(request) != NCCL_SUCCESS);
 	CHECK_EQ(o.words[1], 1);
 	CHECK(comm->failed);
@@ -301,9 +315,9 @@ int main(int argc, char **argv)
 		TEST(a_test_makes_progress_only_if_none_was_made_since_the_last),
 		TEST(puts_that_come_while_one_is_moved_are_submitted_together),
 		TEST(a_refused_put_does_not_take_others_of_its_batch_with_it),
-		TEST(only_a_strong_signal_waits_for_earlier_puts),
+		TEST(a_signal_waits_for_all_earlier_puts),
 		TEST(a_flush_waits_for_earlier_puts),
-		TEST(a_failed_put_sends_no_signal_and_no_strong_one_behind_it),
+		TEST(a_failed_put_sends_no_signal_and_none_behind_it),
 		TEST(a_signal_to_the_rank_itself_goes_with_the_bytes),
 		TEST(signals_that_are_joined_and_that_are_not_are_all_added),
 		TEST(a_failed_put_does_not_write_the_joined_signal),

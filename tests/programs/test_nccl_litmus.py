@@ -15,12 +15,13 @@ from dgkit.errors import KernelError
 from dgkit.gpu_initiated import emulate
 
 RANKS, PUTS, BLOCK = 3, 400, 64
+BALLAST = 1 << 20  # bytes whose copy takes longer than a signal
 LIMIT_S = 40  # for a test; a kernel that waits for a lost addition is stopped then
 INC, ADD, HOST = 1, 2, 1
 
 # The first word has a field of 16 bits for each rank: with its put number n, counted from 1, rank r
 # adds 1 << 16 * r. All words of that put's block become n. So a word that counts n puts of rank r
-# promises n blocks (its signals are strong). The second word counts every second put of all ranks.
+# promises n blocks. The second word counts every second put of all ranks.
 KERNEL = """
 #include <dgkit_device.cuh>
 typedef unsigned long long u64;
@@ -74,16 +75,25 @@ class Rank:
         self("register", self.comm, address, size, HOST, c_uint64(0), byref(memory))
         return memory
 
-    def put(
+    def put(self, source: c_void_p, offset: int, window: c_void_p, to: int, size: int) -> c_void_p:
+        """Put bytes to rank 0."""
+        request = c_void_p()
+        self(
+            "put", self.rma, 0, c_uint64(offset), source, c_size_t(size), c_uint64(to), window,
+            c_uint32(0), byref(request),
+        )  # fmt: skip
+        return request
+
+    def put_signal(
         self, memory: tuple[c_void_p, ...], number: int, to: int, word: int, op: int, value: int
     ) -> c_void_p:
-        """Put block `number` to rank 0, or nothing if `to` < 0, with a strong signal."""
-        request, (source, window, words) = c_void_p(), memory
+        """Put block `number` to rank 0, or nothing if `to` < 0, with a weak signal."""
+        request, (source, window, words, _) = c_void_p(), memory
         size = c_size_t(BLOCK if to >= 0 else 0)
         self(
             "put_signal", self.rma, 0, c_uint64(number * BLOCK), source, size, c_uint64(max(to, 0)),
             window, c_uint32(0), c_uint64(8 * word), words, c_uint64(value), c_uint32(op),
-            c_bool(True), byref(request),
+            c_bool(False), byref(request),
         )  # fmt: skip
         return request
 
@@ -108,19 +118,24 @@ def run(
     source = np.repeat(np.arange(1, PUTS + 1, dtype=np.uint64), BLOCK // 8)
     rank.connect(handles, me)
     own = target if me == 0 else [np.zeros_like(at) for at in target]
-    memory = tuple(rank.register(at) for at in (source, *own))
+    ballast = np.zeros(BALLAST, np.uint8)
+    memory = tuple(rank.register(at) for at in (source, *own, ballast))
     requests: list[c_void_p] = []
     for i in range(PUTS):
         lost = planted == "lost" and i == me == 2
         early = planted == "early" and i >= PUTS // 2
         if early:  # a signal that does not wait for its bytes
-            requests.append(rank.put(memory, 0, -1, 0, ADD, 1 << 16 * me))
+            requests.append(rank.put_signal(memory, 0, -1, 0, ADD, 1 << 16 * me))
             rank.progress(requests, 0)
             time.sleep(0.001)
-        value = 0 if lost or early else 1 << 16 * me
-        requests.append(rank.put(memory, i, (me * PUTS + i) * BLOCK, 0, ADD, value))
+        value, to = 0 if lost or early else 1 << 16 * me, (me * PUTS + i) * BLOCK
         if i % 2:
-            requests.append(rank.put(memory, 0, -1, 1, INC, 0))
+            requests.append(rank.put_signal(memory, i, to, 0, ADD, value))
+            requests.append(rank.put_signal(memory, 0, -1, 1, INC, 0))
+        else:  # as NCCL's device code posts a put with a signal in a window
+            requests.append(rank.put(memory[3], 0, memory[3], 0, BALLAST))
+            requests.append(rank.put(memory[0], i * BLOCK, memory[1], to, BLOCK))
+            requests.append(rank.put_signal(memory, 0, -1, 0, ADD, value))
         rank.progress(requests, 16)
     rank.progress(requests, 0)
     while not seen.wait(0.001):

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A thousand rounds in which each rank puts a word to each rank, with a signal, and each kernel checks the
-// words that it got. With KILL=1 the last rank, a process, is killed in mid-run: the others must then learn of
-// an error from NCCL.
+// A thousand rounds in which each rank puts two words to each rank, each with a signal, and each kernel checks
+// the words that it got. One word is a value, whose signal is in a window: NCCL posts that as two requests.
+// With KILL=1 the last rank, a process, is killed in mid-run: the others must then learn of an error from NCCL.
 #include <signal.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -18,7 +18,7 @@
 namespace {
 
 constexpr int ROUNDS = 1000, A_KERNEL = 100, RANKS_MAX = 32;
-constexpr size_t WINDOW = 1 << 21;
+constexpr size_t WINDOW = 1 << 21, VALUES = WINDOW / 2, SIGNAL = WINDOW - 8; // bytes
 constexpr int64_t LOSS_NS = 2000000000;
 
 int64_t now_ns()
@@ -45,8 +45,15 @@ __global__ void exchange(ncclDevComm comm, ncclWindow_t from_window, ncclWindow_
 		const size_t half = size_t(round % 2) * RANKS_MAX;
 		from[half + peer] = word_of(round, comm.rank, peer);
 		__threadfence_system();
+		gin.putValue(ncclTeamWorld(comm), peer, to_window, VALUES + (half + comm.rank) * 8,
+			     word_of(round, comm.rank, peer), ncclGin_WeakVASignalAdd{to_window, SIGNAL, 1});
 		gin.put(ncclTeamWorld(comm), peer, to_window, (half + comm.rank) * 8, from_window,
 			(half + peer) * 8, 8, ncclGin_WeakSignalInc{0});
+		while (to[SIGNAL / 8] < uint64_t(round + 1) * comm.nRanks)
+			;
+		__threadfence_system();
+		if (to[VALUES / 8 + half + peer] != word_of(round, peer, comm.rank))
+			atomicAdd(wrong, 1);
 		gin.waitSignal(ncclCoopCta(), 0, uint64_t(round + 1) * comm.nRanks);
 		if (to[half + peer] != word_of(round, peer, comm.rank))
 			atomicAdd(wrong, 1);
@@ -115,12 +122,15 @@ void *example(int rank, int ranks, int device, int)
 	NCCLCHECK(ncclCommInitRank(&comm, ranks, id, rank));
 	for (int i = 0; i < 2; i++) {
 		NCCLCHECK(ncclMemAlloc(reinterpret_cast<void **>(&bytes[i]), WINDOW));
+		CUDACHECK(cudaMemset(bytes[i], 0, WINDOW));
 		NCCLCHECK(ncclCommWindowRegister(comm, bytes[i], WINDOW, &windows[i], NCCL_WIN_COLL_SYMMETRIC));
 	}
 	ncclDevCommRequirements needs = NCCL_DEV_COMM_REQUIREMENTS_INITIALIZER;
 	needs.ginSignalCount = 1;
 	needs.ginConnectionType = NCCL_GIN_CONNECTION_FULL;
 	NCCLCHECK(ncclDevCommCreate(comm, &needs, &dev));
+	CUDACHECK(cudaDeviceSynchronize()); // the window is zero before any rank puts
+	util_broadcast(0, rank, &id);
 	run_rounds(dev, comm, windows, bytes, rank, ranks);
 	util_broadcast(0, rank, &id); // until all ranks have ended their rounds
 	NCCLCHECK(ncclDevCommDestroy(comm, &dev));
