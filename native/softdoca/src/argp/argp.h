@@ -16,7 +16,7 @@
 #include <stdbool.h>
 
 #include "doca_argp.h"
-#include "softdoca.h"
+#include "base/base.h"
 
 /* A flag of the command line: a parameter of the program, or a flag of argp itself. */
 struct flag {

@@ -5,6 +5,7 @@
  * order.
  */
 #include "argp.h"
+#include "doca_version.h"
 
 #include <errno.h>
 #include <limits.h>

@@ -3,7 +3,30 @@
 #ifndef SOFTDOCA_DEVICES_H
 #define SOFTDOCA_DEVICES_H
 
-#include "softdoca.h"
+#include "base.h"
+#include "doca_dev.h"
+
+enum softdoca_side { SIDE_HOST = 1, SIDE_DPU = 2, SIDE_BOTH = 3 };
+enum softdoca_cap {
+	CAP_DMA = 1,
+	CAP_EXPORT_PCI = 2,
+	CAP_FROM_EXPORT_PCI = 4,
+	CAP_COMCH_CLIENT = 8,
+	CAP_COMCH_SERVER = 16,
+	CAP_ADAPTER = 32, /* an RDMA adapter of this machine; not a word of SOFTDOCA_DEVICES */
+};
+
+/* Attributes of a function or a representor. */
+struct function {
+	char pci[DOCA_DEVINFO_PCI_ADDR_SIZE]; /* 0000:03:00.0 */
+	char ibdev[DOCA_DEVINFO_IBDEV_NAME_SIZE];
+	char iface[DOCA_DEVINFO_IFACE_NAME_SIZE];
+	char vuid[DOCA_DEVINFO_VUID_SIZE];
+	enum doca_pci_func_type type;
+	uint32_t sf_index, caps;
+	uint16_t vhca_id;
+	enum softdoca_side side;
+};
 
 enum { FUNCTIONS_MAX = 64, FAULTS_MAX = 64 };
 
@@ -21,11 +44,6 @@ struct functions {
 /* Reads SOFTDOCA_SIDE and SOFTDOCA_DEVICES. Errors: BAD_CONFIG, with the reason and its place in
  * the log. */
 doca_error_t softdoca_functions(struct functions *out);
-/* adapter.c: appends the RDMA adapters whose names no function has. */
-void softdoca_list_adapters(struct functions *all);
-/* Opens the adapter with this name, and closes it. Errors: those of dg_device_open(). */
-int adapter_open(const char *name, struct adapter **out);
-int adapter_close(struct adapter *a);
 /* Converts "0000:03:00.0" or "03:00.0" to "0000:03:00.0"; returns false for another format. */
 bool softdoca_pci_parse(const char *text, char out[DOCA_DEVINFO_PCI_ADDR_SIZE]);
 /* Reads SOFTDOCA_FAULTS. Returns the number of rules, or -1 with the reason in the log. */

@@ -2,7 +2,7 @@
 /* Names and descriptions of errors, and the mapping of dgkit's errors. */
 #include <errno.h>
 
-#include "softdoca.h"
+#include "base.h"
 
 struct word {
 	const char *name, *descr;

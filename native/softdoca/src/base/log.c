@@ -16,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "softdoca.h"
+#include "base.h"
 
 #define SOURCES_MAX 4096
 #define RECORD_MAX  2048 /* bytes of a record; a longer one is truncated and ends in "..." */

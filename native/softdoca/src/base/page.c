@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "dgkit.h"
-#include "softdoca.h"
+#include "base.h"
 
 static size_t page_size(void)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Checks mappings and protections of an address range of this process, like a device that pins the
  * pages. */
-#include "memory/memory.h"
+#include "base.h"
 
 #include <inttypes.h>
 #include <stdio.h>

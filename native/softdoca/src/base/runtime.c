@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "softdoca.h"
+#include "base.h"
 
 /* FNV-1a: a name may contain any character and exceed the length of a socket's path. */
 static uint64_t mix(uint64_t h, const char *text)

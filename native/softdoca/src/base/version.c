@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "softdoca.h"
+#include "doca_version.h"
+
+#include "base.h"
 
 /* The version is that of the API. The log and the functions' vuids identify softdoca; this string
  * does not, because programs compare version strings. */

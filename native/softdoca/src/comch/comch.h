@@ -22,8 +22,10 @@
 
 #include <sys/types.h>
 
+#include "comch_hold.h"
 #include "doca_comch.h"
-#include "softdoca.h"
+#include "memory/memory.h"
+#include "progress/progress.h"
 
 /* The limit that public programs use on BlueField-3. */
 #define MSG_MAX 4080u

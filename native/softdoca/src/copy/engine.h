@@ -17,7 +17,9 @@
 
 #include "gpu_queue.h"
 #include "ring.h"
-#include "softdoca.h"
+#include "doca_dma.h"
+#include "memory/memory.h"
+#include "progress/progress.h"
 
 enum memcpy_path {
 	PATH_INLINE, /* small host memory: copied by progress */
@@ -98,19 +100,6 @@ static inline struct doca_dma_task_memcpy *memcpy_of(const struct doca_task *tas
 {
 	return (struct doca_dma_task_memcpy *)((uintptr_t)task -
 					       offsetof(struct doca_dma_task_memcpy, task));
-}
-
-static inline bool task_landed(struct doca_task *task, doca_error_t status)
-{
-	struct task_watch *watch = task->watch;
-	task->in_flight = false;
-	task->status = status;
-	task->ctx->in_flight--;
-	if (__builtin_expect(!watch, 1))
-		return true;
-	task->watch = NULL;
-	watch->landed(watch, status);
-	return false;
 }
 
 /* ---- pieces.c: copying a task's bytes in pieces ---- */

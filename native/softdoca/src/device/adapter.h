@@ -7,7 +7,7 @@
 #ifndef SOFTDOCA_ADAPTER_H
 #define SOFTDOCA_ADAPTER_H
 
-#include "base/devices.h"
+#include "device.h"
 #include "providers/verbs_provider.h"
 
 struct adapter {

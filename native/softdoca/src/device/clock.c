@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Clocks. Sources: "Clock" is the published reference. */
-#include "memory/memory.h"
+#include "device.h"
 
 #include "doca_clock.h"
 

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/devices.h"
+#include "device.h"
 #include "nic/soft_nic.h"
 #include "share/server.h"
 #include "providers/cuda_pointer.h"

@@ -2,7 +2,7 @@
 /* Attributes of functions and representors. */
 #include <string.h>
 
-#include "base/devices.h"
+#include "device.h"
 
 static const struct function *of_info(const struct doca_devinfo *info)
 {

@@ -10,7 +10,9 @@
 #include "doca_eth_txq_cpu_data_path.h"
 #include "doca_eth_txq_gpu_data_path.h"
 #include "gpu/gpu.h"
+#include "memory/memory.h"
 #include "port/port.h"
+#include "progress/progress.h"
 
 #define CHECK_TXQ(q)  CHECK_OBJECT(q, OBJECT_ETH_TXQ, "an Ethernet send queue")
 #define CHECK_RXQ(q)  CHECK_OBJECT(q, OBJECT_ETH_RXQ, "an Ethernet receive queue")

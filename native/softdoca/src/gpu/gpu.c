@@ -16,8 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/devices.h"
-#include "port/port.h"
+#include "base/frame_keys.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct gpu_memory *memories;
@@ -77,7 +76,7 @@ doca_error_t softdoca_gpu_create(const char *pci, struct doca_gpu **out)
 
 static void release(struct gpu_memory *m)
 {
-	mkey_forget_range(m->base, m->mapped);
+	frame_keys_end_range(m->base, m->mapped);
 	if (m->gpu->ordinal >= 0)
 		gpu_cuda_free(m);
 	if (m->fd >= 0)

@@ -1,21 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * GPUs and their memory (gpu/gpu.c; gpu/gpu_cuda.c on a GPU), and what the NIC keeps in it:
- * umems and doorbell pages (gpu/umem.c).
- */
+/* GPUs and their memory (gpu.c; gpu_cuda.c on a GPU). */
 #ifndef SOFTDOCA_GPU_H
 #define SOFTDOCA_GPU_H
 
 #include <sys/types.h>
 
+#include "base/devices.h"
 #include "doca_gpunetio.h"
-#include "doca_uar.h"
-#include "doca_umem.h"
-#include "softdoca.h"
 
-#define CHECK_GPU(g)  CHECK_OBJECT(g, OBJECT_GPU, "a GPU")
-#define CHECK_UMEM(u) CHECK_OBJECT(u, OBJECT_UMEM, "a umem")
-#define CHECK_UAR(u)  CHECK_OBJECT(u, OBJECT_UAR, "a UAR")
+#define CHECK_GPU(g) CHECK_OBJECT(g, OBJECT_GPU, "a GPU")
 
 struct doca_gpu {
 	struct object o;
@@ -96,24 +89,5 @@ SOFTDOCA_INTERNAL doca_error_t softdoca_gpu_fill(struct gpu_memory *m, const voi
 /* Copies n bytes at an address of memory of doca_gpu_mem_alloc(), to or from the CPU's memory. */
 SOFTDOCA_INTERNAL doca_error_t softdoca_gpu_copy(void *at, void *host, size_t n, bool to_gpu);
 doca_error_t gpu_cuda_dmabuf(const struct gpu_memory *m, void *addr, size_t size, int *fd);
-
-struct doca_umem {
-	struct object o;
-	struct doca_dev *dev;
-	char *addr;
-	size_t size;
-	uint32_t access, id;
-	struct gpu_memory *memory; /* NULL: other host memory */
-	atomic_uint users; /* queue pairs and completion queues */
-};
-
-struct doca_uar {
-	struct object o;
-	struct doca_dev *dev;
-	enum doca_uar_allocation_type type;
-	uint32_t id;
-	void *page;
-	atomic_uint users;
-};
 
 #endif

@@ -7,6 +7,7 @@
 #include <endian.h>
 #include <stdlib.h>
 
+#include "doca_buf_array.h"
 #include "doca_gpunetio_dev.h"
 #include "gpu/gpu.h"
 #include "memory.h"

@@ -9,7 +9,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "port/port.h"
+#include "base/frame_keys.h"
 #include "provider.h"
 
 #define LOCAL_WRITE DOCA_ACCESS_FLAG_LOCAL_READ_WRITE
@@ -158,7 +158,7 @@ static int drop(dg_region **r)
 doca_error_t mmap_detach(struct doca_mmap *m, const char *func)
 {
 	int rc = 0;
-	mkey_forget_map(m);
+	frame_key_end(m);
 	mmap_key_drop(m);
 	for (uint32_t i = 0; i < m->n_attached && !rc; i++) {
 		struct attachment *a = &m->attached[i];

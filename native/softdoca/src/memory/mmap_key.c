@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Keys of memory maps, by which entries name memory to the software NIC or to an adapter (adapter.c). */
+/* Keys of memory maps, by which entries name memory to the software NIC or to an adapter (adapter_key.c). */
 #include <errno.h>
 #include <string.h>
 

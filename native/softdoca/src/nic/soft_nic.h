@@ -8,7 +8,7 @@
 
 #include <infiniband/verbs.h>
 
-#include "softdoca.h"
+#include "base/base.h"
 
 /* soft_nic.c: opens the NIC, or uses the open one; each user drops it once. It moves GPU memory only if
  * the process created a GPU before the first user. */

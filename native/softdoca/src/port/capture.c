@@ -14,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "softdoca.h"
+#include "base/base.h"
 
 #define BUFFER	    ((size_t)256 << 10)
 #define LARGEST	    ((size_t)66 << 10) /* a block */

@@ -12,6 +12,7 @@
  */
 #include "port.h"
 #include "capture.h"
+#include "memory/memory.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -11,7 +11,7 @@
 #include <sys/uio.h>
 
 #include "doca_gpunetio_eth_dev.h"
-#include "softdoca.h"
+#include "device/device.h"
 
 enum {
 	FRAME_MIN = 14, /* an Ethernet header */
@@ -43,16 +43,6 @@ int interface_send(const struct interface *i, struct iovec *frames, int n, int *
  * that has one, and leaves any other as it is. */
 void checksum_ip(uint8_t *frame, size_t size);
 void checksum_transport(uint8_t *frame, size_t size);
-
-/* mkey.c: keys of maps for frames. All functions are thread-safe. */
-/* Copies memory that a key covers. Returns whether it covers it. */
-bool mkey_copy(uint32_t key, uint64_t addr, uint32_t size, void *to);
-/* Stores the key of a map of any memory that the CPU accesses, for entries of the CPU. Errors: as
- * doca_mmap_get_mkey(). */
-SOFTDOCA_INTERNAL doca_error_t softdoca_mmap_frame_key(struct doca_mmap *m, const struct doca_dev *dev,
-						       uint32_t *key);
-void mkey_forget_map(const struct doca_mmap *m);
-void mkey_forget_range(const char *addr, size_t size);
 
 /* What a queue has done; for its log record. */
 struct port_counters {

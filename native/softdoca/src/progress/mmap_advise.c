@@ -3,6 +3,7 @@
  * turn. Sources: "Advise" is the published reference; "guess" marks an assumption that no published
  * source confirms. */
 #include "memory/memory.h"
+#include "progress.h"
 
 #include "doca_mmap_advise.h"
 

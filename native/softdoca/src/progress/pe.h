@@ -5,7 +5,7 @@
 #define SOFTDOCA_PE_H
 
 #include "provider.h"
-#include "softdoca.h"
+#include "progress.h"
 
 /* The variable's address identifies the thread. With initial-exec, access takes one load instead of
  * a call. */
@@ -40,6 +40,20 @@ static inline bool pe_forked(const struct doca_pe *pe)
 {
 	return pe->fork_generation !=
 	       atomic_load_explicit(&dg_fork_generation, memory_order_relaxed);
+}
+
+/* Marks a task as no longer in flight; as softdoca_task_landed(). */
+static inline bool task_landed(struct doca_task *task, doca_error_t status)
+{
+	struct task_watch *watch = task->watch;
+	task->in_flight = false;
+	task->status = status;
+	task->ctx->in_flight--;
+	if (__builtin_expect(!watch, 1))
+		return true;
+	task->watch = NULL;
+	watch->landed(watch, status);
+	return false;
 }
 
 /* Adds the fd of a context of pe, which wakes the program only while pe_wakes(.., true). */

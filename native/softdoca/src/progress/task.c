@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Tasks of all kinds. Sources: "PE reference" is DOCA's published reference; "guess" marks an
  * assumption that no published source confirms. */
-#include "copy/engine.h"
 #include "pe.h"
 
 void softdoca_task_init(struct doca_task *task, struct doca_ctx *ctx, union doca_data user_data)

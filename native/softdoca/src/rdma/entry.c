@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "rdma.h"
+#include "sync/sync_event.h"
 
 /* ---- checking ---- */
 

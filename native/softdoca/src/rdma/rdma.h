@@ -28,7 +28,8 @@
 
 #include "doca_rdma.h"
 #include "doca_sync_event.h"
-#include "softdoca.h"
+#include "memory/memory.h"
+#include "progress/progress.h"
 
 /* Guesses: no public figures are known. */
 #define RDMA_TASKS_MAX       65536u /* of one type */

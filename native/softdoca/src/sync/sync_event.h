@@ -12,6 +12,14 @@
 
 #include "doca_sync_event.h"
 #include "memory/memory.h"
+#include "progress/progress.h"
+
+struct doca_sync_event_remote_net;
+enum remote_event_op { REMOTE_EVENT_GET, REMOTE_EVENT_SET, REMOTE_EVENT_ADD };
+/* sync_export.c: SET stores *value, ADD adds it; GET and ADD store in *value what the event had. Errors:
+ * CONNECTION_RESET; BAD_STATE in a forked child. */
+SOFTDOCA_INTERNAL doca_error_t softdoca_remote_event(struct doca_sync_event_remote_net *event,
+						     enum remote_event_op op, uint64_t *value);
 
 enum sync_location { SYNC_CPU = 1, SYNC_REMOTE_PCI = 2, SYNC_REMOTE_NET = 4 };
 #define SYNC_REMOTE ((uint32_t)(SYNC_REMOTE_PCI | SYNC_REMOTE_NET))

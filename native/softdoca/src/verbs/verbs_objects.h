@@ -5,7 +5,7 @@
 
 #include "doca_verbs.h"
 #include "doca_verbs_bridge.h"
-#include "gpu/gpu.h"
+#include "memory/umem.h"
 #include "nic/soft_nic.h"
 
 #define SEND_SGES_MAX 2u /* of a send entry of 64 bytes */

@@ -6,6 +6,7 @@
 
 #include "workq.h"
 
+#include "comch/comch_hold.h"
 #include "doca_comch.h"
 
 #define QUEUE_DEFAULT 16u /* guess */

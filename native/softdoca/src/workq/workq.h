@@ -36,7 +36,9 @@
 #define doca_dma_destroy	     softdoca_current_dma_destroy
 #define doca_dma_as_ctx		     softdoca_current_dma_as_ctx
 
+#include "doca_dma.h"
 #include "memory/memory.h"
+#include "progress/progress.h"
 
 /* Defines a function that has another name in the current API. */
 #define RENAMED(type, function, parameters, current) \

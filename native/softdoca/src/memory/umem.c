@@ -4,8 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "gpu.h"
-#include "memory/memory.h"
+#include "umem.h"
 
 static atomic_uint next_id = 1;
 

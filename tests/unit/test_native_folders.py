@@ -1,0 +1,98 @@
+"""Folders of native/softdoca call down only, and no two files of native/ have one name."""
+
+import re
+from collections import Counter, defaultdict
+from graphlib import CycleError, TopologicalSorter
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from support.source.c_like import tokens
+
+NATIVE = Path(__file__).parents[2] / "native"
+SOURCES = NATIVE / "softdoca/src"
+
+# A function with its body, a variable with its value, and what base/base.h's macros define. The
+# linker's symbols would tell the same, but need a build.
+_DEFINED = re.compile(
+    r"""^(?!static\b|typedef\b|extern\b|return\b|else\b|goto\b|\#)
+    (?: (?:GETTER|AS_MEMBER)\((?P<macro>\w+)
+      | (?:[A-Za-z_]\w*[\s*]+)+? (?P<function>\w+)\([^;{}]*?\)[^;{}()]*?\n\{
+      | (?:[A-Za-z_]\w*[ *]+)+? (?P<variable>\w+)(?:\[[^\]]*\])*\ =\  )""",
+    re.MULTILINE | re.VERBOSE,
+)
+_INCLUDE = re.compile(r'^#include "(\w+)/\w+\.h"', re.MULTILINE)
+
+
+def _definitions(code: str) -> set[str]:
+    """Return the names that other files may link."""
+    found = (m[m.lastgroup or 0] for m in _DEFINED.finditer(code))
+    return set(found) - {"GETTER", "AS_MEMBER"}
+
+
+def _without_comments(text: str) -> str:
+    return re.sub(r"/\*.*?\*/|//[^\n]*", " ", text, flags=re.DOTALL)
+
+
+def _uses(root: Path) -> dict[str, dict[str, set[str]]]:
+    """Return for each folder the folders that it uses, with the files and names that do so."""
+    text = {path: path.read_text(encoding="utf-8") for path in sorted(root.glob("*/*.[ch]"))}
+    owners: defaultdict[str, set[str]] = defaultdict(set)
+    for path in text:
+        if path.suffix == ".c":
+            for name in _definitions(_without_comments(text[path])):
+                owners[name].add(path.parent.name)
+    uses: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+    for path, code in text.items():
+        folder = path.parent.name
+        for used in set(_INCLUDE.findall(code)) - {folder}:
+            if (root / used).is_dir():
+                uses[folder][used].add(f"{path.name} includes it")
+        last = ""
+        for token in tokens(code):
+            # Not a member of a struct, and not a name of two libraries (DOCA 1.3 and 2.5).
+            if token.kind == "name" and last not in (".", ">") and len(owners[token.text]) == 1:
+                (used,) = owners[token.text]
+                if used != folder:
+                    uses[folder][used].add(f"{path.name} calls {token.text}")
+            last = token.text
+    return uses
+
+
+def _circle(uses: dict[str, dict[str, set[str]]]) -> list[str]:
+    """Return the steps of a circle of folders; empty if there is none."""
+    try:
+        TopologicalSorter(uses).prepare()
+    except CycleError as error:
+        ring = error.args[1][::-1]
+        return [f"{a} -> {b}: {sorted(uses[a][b])}" for a, b in pairwise(ring)]
+    return []
+
+
+def test_folders_of_softdoca_call_down_only() -> None:
+    uses = _uses(SOURCES)
+    assert uses["memory"]["gpu"]
+    assert uses["dma"]["copy"]
+    assert not _circle(uses)
+
+
+@pytest.mark.parametrize(
+    "up", ["int up(void)\n{\n\treturn down();\n}\n", '#include "a/a.h"\n'], ids=("call", "include")
+)
+def test_a_circle_of_folders_is_found(tmp_path: Path, up: str) -> None:
+    for folder, code in (("a", '#include "b/b.h"\nint down(void)\n{\n\treturn 0;\n}\n'), ("b", up)):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / f"{folder}.c").write_text(code)
+    assert len(_circle(_uses(tmp_path))) == 2
+
+
+def test_no_two_files_have_one_name() -> None:
+    # Names that DOCA, rdma-core and CUDA give their headers may be those of several releases.
+    given = ("softdoca/include/", "gpu_initiated/emulated/")
+    names = Counter(
+        path.name
+        for path in sorted(NATIVE.rglob("*"))
+        if path.suffix in (".c", ".h", ".cu", ".cuh", ".cpp")
+        and not path.relative_to(NATIVE).as_posix().startswith(given)
+    )
+    assert [name for name, n in names.items() if n > 1] == []
