@@ -2,12 +2,13 @@
 /*
  * Checks and a runner for the native tests. A test is a function that returns if all checks pass.
  *
- *	static void a_closed_region_refuses_transfers(void) { CHECK_EQ(dg_queue_post(q, &wr, 1), -ESTALE); }
- *	int main(int argc, char **argv)
+ *	TEST(a_closed_region_refuses_transfers)
  *	{
- *		static const struct test tests[] = { TEST(a_closed_region_refuses_transfers) };
- *		return RUN_TESTS(tests, argc, argv);
+ *		CHECK_EQ(dg_queue_post(q, &wr, 1), -ESTALE);
  *	}
+ *	TEST_MAIN(run_tests)
+ *
+ * A program's tests run in the order in which they stand in its file.
  *
  * Each test runs in a child process, so a test that crashes or hangs does not affect the next one. A
  * program called with a test's name runs that test only, in its own process (for a debugger).
@@ -47,9 +48,25 @@ struct test {
 	const char *name;
 	void (*run)(void);
 };
-#define TEST(function) { #function, function }
-#define RUN_TESTS(tests, argc, argv) \
-	run_tests(tests, sizeof(tests) / sizeof((tests)[0]), (argc) > 1 ? (argv)[1] : NULL)
+enum { MAX_TESTS = 128 };
+__attribute__((unused)) static struct test tests[MAX_TESTS];
+__attribute__((unused)) static size_t n_tests;
+
+/* Constructors without priorities have no order; those below 101 belong to the C library. */
+#define TEST(function) TEST_AT(function, 200 + __COUNTER__)
+#define TEST_AT(function, priority) \
+	static void function(void); \
+	__attribute__((constructor(priority))) static void function##_is_a_test(void) \
+	{ \
+		tests[n_tests++] = (struct test){ #function, function }; \
+	} \
+	static void function(void)
+/* The main function of a program that does no more than run its tests. */
+#define TEST_MAIN(runner) \
+	int main(int argc, char **argv) \
+	{ \
+		return runner(argc, argv); \
+	}
 
 /* How often a test repeats something: `n` times, or a tenth of it in an emulator or in Valgrind, where
  * each time takes 20 to 200 times as long. */
@@ -116,11 +133,13 @@ __attribute__((unused)) static int run_apart(const struct test *test)
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-__attribute__((unused)) static int run_tests(const struct test *tests, size_t n, const char *only)
+/* Runs all tests of this program, or the one that its first argument names. */
+__attribute__((unused)) static int run_tests(int argc, char **argv)
 {
+	const char *only = argc > 1 ? argv[1] : NULL;
 	size_t failed = 0, skipped = 0, ran = 0;
 
-	for (size_t i = 0; i < n; i++) {
+	for (size_t i = 0; i < n_tests; i++) {
 		int rc = 0;
 
 		if (only && strcmp(only, tests[i].name))

@@ -287,19 +287,19 @@ UNUSED static dg_wc done(struct test_queue *l, const dg_wr *wr)
 /* Runs tests of the provider verbs. Without an RDMA device runs only the first test, which needs
  * none. The probe is not deep, because a deep probe would open the devices before the other process
  * is forked. */
-static UNUSED int run_verbs_tests(const struct test *tests, size_t n, const char *only)
+static UNUSED int run_verbs_tests(int argc, char **argv)
 {
 	provider = "verbs";
 	if (!getenv("DG_ONLY_PROVIDER") && dg_provider_probe("verbs", false)) {
-		printf("-- of %zu tests one runs: %s\n", n, dg_last_error());
-		n = 1;
+		printf("-- of %zu tests one runs: %s\n", n_tests, dg_last_error());
+		n_tests = 1;
 	}
-	return run_tests(tests, n, only);
+	return run_tests(argc, argv);
 }
 
 /* Runs the tests with the current provider. Runs none if DG_ONLY_PROVIDER names another provider
  * (Valgrind is slow). */
-UNUSED static int run_over(const struct test *tests, size_t n, const char *only)
+UNUSED static int run_over(int argc, char **argv)
 {
 	const char *needs = wrapped ? wrapped : provider, *chosen = getenv("DG_ONLY_PROVIDER");
 
@@ -313,13 +313,13 @@ UNUSED static int run_over(const struct test *tests, size_t n, const char *only)
 		/* softdoca is built with the tests, so it must be available. */
 		return getenv("DG_NO_SKIP") && !strcmp(needs, "softdoca") ? 1 : CHECK_SKIPPED;
 	}
-	return run_tests(tests, n, only);
+	return run_tests(argc, argv);
 }
 
 /* Runs the tests with each provider of this build in turn, and with fault wrapping softdoca. The
  * latter takes half of the time in Valgrind and on an emulated CPU, and is left out there: the
  * wrapper is the same C for every provider, and the sanitizers run it. */
-UNUSED static int run_over_providers(const struct test *tests, size_t n, int argc, char **argv)
+UNUSED static int run_over_providers(int argc, char **argv)
 {
 	int failed = 0, skipped = 0, i = 0;
 
@@ -334,13 +334,11 @@ UNUSED static int run_over_providers(const struct test *tests, size_t n, int arg
 			provider = "fault";
 			wrapped = "softdoca";
 		}
-		rc = run_over(tests, n, argc > 1 ? argv[1] : NULL);
+		rc = run_over(argc, argv);
 		failed += rc && rc != CHECK_SKIPPED;
 		skipped += rc == CHECK_SKIPPED;
 	}
 	return failed ? 1 : skipped == i ? CHECK_SKIPPED : 0;
 }
-#define RUN_OVER_PROVIDERS(tests, argc, argv) \
-	run_over_providers(tests, sizeof(tests) / sizeof((tests)[0]), argc, argv)
 
 #endif

@@ -137,7 +137,7 @@ static int import_error(const struct token *t)
 	return rc;
 }
 
-static void the_other_machine_reads_and_writes(void)
+TEST(the_other_machine_reads_and_writes)
 {
 	struct host h;
 	struct token t;
@@ -166,7 +166,7 @@ static void the_other_machine_reads_and_writes(void)
 	bar_close(&h);
 }
 
-static void a_revoked_region_refuses_the_next_write(void)
+TEST(a_revoked_region_refuses_the_next_write)
 {
 	struct host h, other;
 	struct token t;
@@ -214,7 +214,7 @@ static void busy_importer(int fd)
 	fix_close(&f);
 }
 
-static void a_region_revoked_under_transfers_is_free_at_once(void)
+TEST(a_region_revoked_under_transfers_is_free_at_once)
 {
 	struct other importer;
 	struct host h;
@@ -298,7 +298,7 @@ static void cut_blob(struct dg_descriptor *d, struct bar_blob *b)
 	d->blob_length--;
 }
 
-static void an_edited_descriptor_opens_nothing(void)
+TEST(an_edited_descriptor_opens_nothing)
 {
 	static const struct {
 		void (*change)(struct dg_descriptor *d, struct bar_blob *b);
@@ -325,7 +325,7 @@ static void an_edited_descriptor_opens_nothing(void)
 	bar_close(&h);
 }
 
-static void an_import_to_read_writes_nothing(void)
+TEST(an_import_to_read_writes_nothing)
 {
 	struct host h;
 	struct token t;
@@ -360,7 +360,7 @@ static void name_damage(struct dg_descriptor *d, struct bar_blob *b)
 	d->size = b->size = damaged_size;
 }
 
-static void a_damaged_table_opens_nothing(void)
+TEST(a_damaged_table_opens_nothing)
 {
 	static const uint64_t ranges[][2] = {
 		{ SIZE - 64, 65 }, { SIZE + 1, 1 }, { BAR_TABLE - 1, 64 }, { BAR_TABLE, SIZE },
@@ -384,7 +384,7 @@ static void a_damaged_table_opens_nothing(void)
 	bar_close(&h);
 }
 
-static void a_wrong_header_is_no_bar(void)
+TEST(a_wrong_header_is_no_bar)
 {
 	struct bar_header wrong[4] = { header(), header(), header(), header() };
 	const int rc[] = { -EXDEV, -EPROTONOSUPPORT, -EXDEV, -EXDEV };
@@ -407,7 +407,7 @@ static void a_wrong_header_is_no_bar(void)
 	bar_close(&h);
 }
 
-static void a_full_table_is_named(void)
+TEST(a_full_table_is_named)
 {
 	dg_region *regions[BAR_PAGES], *imports[BAR_SLOTS], *one_more;
 	struct token t = { 0 };
@@ -462,7 +462,7 @@ static void next_importer(int fd)
 	say_int(fd, import_error(&token));
 }
 
-static void a_killed_importer_is_named_until_another_one_comes(void)
+TEST(a_killed_importer_is_named_until_another_one_comes)
 {
 	struct other stuck, next;
 	struct host h;
@@ -512,7 +512,7 @@ static void next_exporter(int fd)
 	host_close(&h);
 }
 
-static void a_killed_exporter_is_lost_once_another_one_comes(void)
+TEST(a_killed_exporter_is_lost_once_another_one_comes)
 {
 	struct other first, next;
 	struct token t;
@@ -539,7 +539,7 @@ static void a_killed_exporter_is_lost_once_another_one_comes(void)
 	remove_bar();
 }
 
-static void memory_that_leaves_the_bar_is_refused(void)
+TEST(memory_that_leaves_the_bar_is_refused)
 {
 	dg_device *dev;
 	dg_memory m;
@@ -568,7 +568,7 @@ static void memory_that_leaves_the_bar_is_refused(void)
 	remove_bar();
 }
 
-static void processes_of_one_machine_share_it_without_the_bar(void)
+TEST(processes_of_one_machine_share_it_without_the_bar)
 {
 	struct host h;
 	struct token t;
@@ -587,21 +587,4 @@ static void processes_of_one_machine_share_it_without_the_bar(void)
 	bar_close(&h);
 }
 
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(the_other_machine_reads_and_writes),
-		TEST(a_revoked_region_refuses_the_next_write),
-		TEST(a_region_revoked_under_transfers_is_free_at_once),
-		TEST(an_edited_descriptor_opens_nothing),
-		TEST(an_import_to_read_writes_nothing),
-		TEST(a_damaged_table_opens_nothing),
-		TEST(a_wrong_header_is_no_bar),
-		TEST(a_full_table_is_named),
-		TEST(a_killed_importer_is_named_until_another_one_comes),
-		TEST(a_killed_exporter_is_lost_once_another_one_comes),
-		TEST(memory_that_leaves_the_bar_is_refused),
-		TEST(processes_of_one_machine_share_it_without_the_bar),
-	};
-	return run_with_own_folder(tests, sizeof(tests) / sizeof(tests[0]), argc, argv);
-}
+TEST_MAIN(run_with_own_folder)

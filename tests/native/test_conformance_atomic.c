@@ -86,7 +86,7 @@ static void old_values(struct fix *f, uint32_t path)
 	CHECK_EQ(remote_word(f)[1], 0);
 }
 
-static void the_old_value_arrives_and_sums_wrap(void)
+TEST(the_old_value_arrives_and_sums_wrap)
 {
 	each_path(4096, 8, old_values);
 }
@@ -127,7 +127,7 @@ static void mixed(struct fix *f, uint32_t path)
 	}
 }
 
-static void a_batch_of_all_operations_keeps_their_order(void)
+TEST(a_batch_of_all_operations_keeps_their_order)
 {
 	each_path(4096, 8, mixed);
 }
@@ -173,7 +173,7 @@ static void forms(struct fix *f, uint32_t path)
 	CHECK_EQ(*remote_word(f), 2 * N + 3);
 }
 
-static void atomics_are_prepared_awaited_and_chained_like_others(void)
+TEST(atomics_are_prepared_awaited_and_chained_like_others)
 {
 	each_path(4096, 64, forms);
 }
@@ -203,7 +203,7 @@ static void fenced(struct fix *f, uint32_t path)
 	}
 }
 
-static void atomics_honour_a_fence(void)
+TEST(atomics_honour_a_fence)
 {
 	each_path(1 << 20, 8, fenced);
 }
@@ -259,7 +259,7 @@ static void refusals(struct fix *f, uint32_t path)
 	refused(f, wr, EINVAL, "operation 4");
 }
 
-static void records_without_sense_are_refused(void)
+TEST(records_without_sense_are_refused)
 {
 	each_path(4096, 8, refusals);
 }
@@ -285,7 +285,7 @@ static void each_access(struct fix *f, uint32_t path)
 	CHECK_EQ(dg_region_close(r, PATIENCE), 0);
 }
 
-static void an_atomic_needs_read_and_write_access(void)
+TEST(an_atomic_needs_read_and_write_access)
 {
 	each_path(4096, 8, each_access);
 }
@@ -311,7 +311,7 @@ static void at_odd_address(struct fix *f, uint32_t path)
 	CHECK_EQ(dg_region_close(source, PATIENCE), 0);
 }
 
-static void the_address_of_the_word_must_be_aligned(void)
+TEST(the_address_of_the_word_must_be_aligned)
 {
 	each_path(4096, 8, at_odd_address);
 }
@@ -337,7 +337,7 @@ static void revoked(struct fix *f, uint32_t path)
 	CHECK_EQ(dg_region_close(f->remote, 0), 0);
 }
 
-static void a_revoked_region_gives_errors_and_no_change(void)
+TEST(a_revoked_region_gives_errors_and_no_change)
 {
 	each_path(4096, 4, revoked);
 }
@@ -395,24 +395,9 @@ static void contended(struct fix *f, uint32_t path)
 	CHECK_EQ(a[0].sum + a[1].sum, total * (total - 1) / 2);
 }
 
-static void no_increment_is_lost(void)
+TEST(no_increment_is_lost)
 {
 	each_path(4096, 8, contended);
 }
 
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(the_old_value_arrives_and_sums_wrap),
-		TEST(a_batch_of_all_operations_keeps_their_order),
-		TEST(atomics_are_prepared_awaited_and_chained_like_others),
-		TEST(atomics_honour_a_fence),
-		TEST(records_without_sense_are_refused),
-		TEST(an_atomic_needs_read_and_write_access),
-		TEST(the_address_of_the_word_must_be_aligned),
-		TEST(a_revoked_region_gives_errors_and_no_change),
-		TEST(no_increment_is_lost),
-	};
-
-	return RUN_OVER_PROVIDERS(tests, argc, argv);
-}
+TEST_MAIN(run_over_providers)

@@ -38,7 +38,7 @@ static void small_sizes(struct fix *f, uint32_t path)
 		}
 }
 
-static void every_small_size_arrives_whole_and_touches_nothing_beside(void)
+TEST(every_small_size_arrives_whole_and_touches_nothing_beside)
 {
 	each_path(4096, 4, small_sizes);
 }
@@ -53,7 +53,7 @@ static void large_sizes(struct fix *f, uint32_t path)
 			copy_once(f, op, sizes[i], i, 5 * i % 11);
 }
 
-static void sizes_around_pages_and_over_a_mebibyte_arrive_whole(void)
+TEST(sizes_around_pages_and_over_a_mebibyte_arrive_whole)
 {
 	each_path(ROOM, 4, large_sizes);
 }
@@ -75,7 +75,7 @@ static void says_path(struct fix *f, uint32_t path)
 	CHECK_EQ(got, path == DG_PATH_INLINE ? DG_PATH_INLINE : DG_PATH_WORKER);
 }
 
-static void the_completion_says_the_path_that_was_taken(void)
+TEST(the_completion_says_the_path_that_was_taken)
 {
 	each_path(1 << 20, 4, says_path);
 }
@@ -109,7 +109,7 @@ static void batch_in_order(struct fix *f, uint32_t path)
 	CHECK_EQ(dg_queue_pending(f->q), 0);
 }
 
-static void a_batch_completes_in_order_with_each_users_word(void)
+TEST(a_batch_completes_in_order_with_each_users_word)
 {
 	each_path(4096, 64, batch_in_order);
 }
@@ -156,7 +156,7 @@ static void refuse_batches(struct fix *f, uint32_t path)
 	CHECK_EQ(dg_region_close(f->source, 0), 0);
 }
 
-static void a_batch_with_one_bad_record_moves_nothing(void)
+TEST(a_batch_with_one_bad_record_moves_nothing)
 {
 	each_path(4096, 32, refuse_batches);
 }
@@ -194,7 +194,7 @@ static void chain_parts(struct fix *f, uint32_t path)
 	CHECK_EQ(dg_queue_pending(f->q), 0);
 }
 
-static void a_chain_is_one_operation_with_one_completion(void)
+TEST(a_chain_is_one_operation_with_one_completion)
 {
 	each_path(4096, 8, chain_parts);
 }
@@ -217,7 +217,7 @@ static void open_chains(struct fix *f, uint32_t path)
 	CHECK_EQ(dg_region_close(f->local, 0), 0);
 }
 
-static void a_chain_that_does_not_end_in_its_batch_is_refused(void)
+TEST(a_chain_that_does_not_end_in_its_batch_is_refused)
 {
 	each_path(4096, 8, open_chains);
 }
@@ -265,7 +265,7 @@ static void rows(struct fix *f, uint32_t path)
 	copy_rows(f, DG_READ, 8, 40000, 24, 8);
 }
 
-static void rows_land_where_their_strides_say(void)
+TEST(rows_land_where_their_strides_say)
 {
 	each_path(ROOM, 4, rows);
 }
@@ -298,24 +298,9 @@ static void bad_rows(struct fix *f, uint32_t path)
 	CHECK_EQ(dg_queue_post(f->q, &wr, 1), 0);
 }
 
-static void rows_that_overlap_or_leave_the_region_are_refused(void)
+TEST(rows_that_overlap_or_leave_the_region_are_refused)
 {
 	each_path(4096, 4, bad_rows);
 }
 
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(every_small_size_arrives_whole_and_touches_nothing_beside),
-		TEST(sizes_around_pages_and_over_a_mebibyte_arrive_whole),
-		TEST(the_completion_says_the_path_that_was_taken),
-		TEST(a_batch_completes_in_order_with_each_users_word),
-		TEST(a_batch_with_one_bad_record_moves_nothing),
-		TEST(a_chain_is_one_operation_with_one_completion),
-		TEST(a_chain_that_does_not_end_in_its_batch_is_refused),
-		TEST(rows_land_where_their_strides_say),
-		TEST(rows_that_overlap_or_leave_the_region_are_refused),
-	};
-
-	return RUN_OVER_PROVIDERS(tests, argc, argv);
-}
+TEST_MAIN(run_over_providers)

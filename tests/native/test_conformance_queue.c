@@ -39,7 +39,7 @@ static void depth_is_exact(struct fix *f, uint32_t path)
 	CHECK_EQ(dg_queue_post(f->q, wr, DEPTH), 0);
 }
 
-static void exactly_depth_operations_fit(void)
+TEST(exactly_depth_operations_fit)
 {
 	each_path(4096, 5, depth_is_exact);
 }
@@ -71,7 +71,7 @@ static void transfers_out_of_order(struct fix *f, uint32_t path)
 	CHECK_EQ(dg_queue_pending(f->q), 0);
 }
 
-static void transfers_may_be_taken_in_any_order(void)
+TEST(transfers_may_be_taken_in_any_order)
 {
 	each_path(1 << 20, 8, transfers_out_of_order);
 }
@@ -114,12 +114,12 @@ static void unreaped(struct fix *f, uint32_t path)
 	CHECK_EQ(dg_queue_pending(f->q), 0);
 }
 
-static void untaken_transfers_do_not_block_others(void)
+TEST(untaken_transfers_do_not_block_others)
 {
 	each_path(1 << 16, 8, unreaped);
 }
 
-static void tickets_are_good_once(void)
+TEST(tickets_are_good_once)
 {
 	dg_wr wr;
 	dg_wc wc;
@@ -144,7 +144,7 @@ static void tickets_are_good_once(void)
 	fix_close(&f);
 }
 
-static void dropped_transfers_give_their_places_back(void)
+TEST(dropped_transfers_give_their_places_back)
 {
 	enum { DEPTH = 4 };
 	struct transfer t;
@@ -187,7 +187,7 @@ static void fences(struct fix *f, uint32_t path)
 	}
 }
 
-static void behind_a_fence_all_before_is_there(void)
+TEST(behind_a_fence_all_before_is_there)
 {
 	each_path((2 << 20) + 64, 4, fences);
 }
@@ -233,7 +233,7 @@ static void runs(struct fix *f, uint32_t path)
 	CHECK_EQ(dg_prep_close(p), 0);
 }
 
-static void a_prepared_batch_runs_and_posts_until_its_queue_closes(void)
+TEST(a_prepared_batch_runs_and_posts_until_its_queue_closes)
 {
 	each_path(4096, 4, runs);
 }
@@ -254,7 +254,7 @@ static void prepared_stale(struct fix *f, uint32_t path)
 	CHECK_EQ(dg_prep_close(p), 0);
 }
 
-static void a_prepared_operation_is_refused_once_its_region_is_closed(void)
+TEST(a_prepared_operation_is_refused_once_its_region_is_closed)
 {
 	each_path(4096, 4, prepared_stale);
 }
@@ -284,7 +284,7 @@ static void handles_outlive(struct fix *f, uint32_t path)
 	f->dev = device_spinning(0); /* for fix_close */
 }
 
-static void queues_and_prepared_operations_outlive_their_device(void)
+TEST(queues_and_prepared_operations_outlive_their_device)
 {
 	each_path(4096, 4, handles_outlive);
 }
@@ -327,13 +327,13 @@ static void sleepers(struct fix *f, uint32_t path)
 	CHECK_EQ(dg_queue_arm(f->q), 1); /* nothing available, nothing posted */
 }
 
-static void an_armed_fd_is_written_when_both_sides_sleep(void)
+TEST(an_armed_fd_is_written_when_both_sides_sleep)
 {
 	each_path(1 << 17, 4, sleepers);
 }
 
 /* Does the same inside the library, without spinning on either side. */
-static void waiting_without_spinning_loses_no_completion(void)
+TEST(waiting_without_spinning_loses_no_completion)
 {
 	struct fix f;
 	dg_wr wr;
@@ -369,7 +369,7 @@ static void *wait_long(void *arg)
 	return NULL;
 }
 
-static void a_second_thread_gets_ealready(void)
+TEST(a_second_thread_gets_ealready)
 {
 	enum { SIZE = 64 << 20 };
 	struct waiter w;
@@ -394,7 +394,7 @@ static void a_second_thread_gets_ealready(void)
 	fix_close(&f);
 }
 
-static void nonsense_is_refused_when_a_queue_opens(void)
+TEST(nonsense_is_refused_when_a_queue_opens)
 {
 	struct fix f;
 	dg_queue *q;
@@ -413,23 +413,4 @@ static void nonsense_is_refused_when_a_queue_opens(void)
 	fix_close(&f);
 }
 
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(exactly_depth_operations_fit),
-		TEST(transfers_may_be_taken_in_any_order),
-		TEST(untaken_transfers_do_not_block_others),
-		TEST(tickets_are_good_once),
-		TEST(dropped_transfers_give_their_places_back),
-		TEST(behind_a_fence_all_before_is_there),
-		TEST(a_prepared_batch_runs_and_posts_until_its_queue_closes),
-		TEST(a_prepared_operation_is_refused_once_its_region_is_closed),
-		TEST(queues_and_prepared_operations_outlive_their_device),
-		TEST(an_armed_fd_is_written_when_both_sides_sleep),
-		TEST(waiting_without_spinning_loses_no_completion),
-		TEST(a_second_thread_gets_ealready),
-		TEST(nonsense_is_refused_when_a_queue_opens),
-	};
-
-	return RUN_OVER_PROVIDERS(tests, argc, argv);
-}
+TEST_MAIN(run_over_providers)

@@ -55,7 +55,7 @@ static void bounds(struct fix *f, uint32_t path)
 	CHECK_EQ(dg_queue_pending(f->q), 0);
 }
 
-static void not_one_byte_outside_a_region_is_allowed(void)
+TEST(not_one_byte_outside_a_region_is_allowed)
 {
 	each_path(4096, 4, bounds);
 }
@@ -98,7 +98,7 @@ static void nonsense(struct fix *f, uint32_t path)
 	CHECK_EQ(dg_queue_post(f->q, NULL, 0), 0);
 }
 
-static void records_without_sense_are_refused(void)
+TEST(records_without_sense_are_refused)
 {
 	each_path(4096, 4, nonsense);
 }
@@ -128,12 +128,12 @@ static void imported_on_the_local_side(struct fix *f, uint32_t path)
 	CHECK_SAYS(dg_last_error(), named("remote", wr.remote));
 }
 
-static void only_gpu_memory_that_is_imported_may_be_the_local_side(void)
+TEST(only_gpu_memory_that_is_imported_may_be_the_local_side)
 {
 	each_path(4096, 4, imported_on_the_local_side);
 }
 
-static void a_region_of_another_device_is_refused(void)
+TEST(a_region_of_another_device_is_refused)
 {
 	struct fix f, g;
 	dg_wr wr;
@@ -175,12 +175,12 @@ static void each_access(struct fix *f, uint32_t path)
 			}
 }
 
-static void access_flags_are_kept(void)
+TEST(access_flags_are_kept)
 {
 	each_path(4096, 4, each_access);
 }
 
-static void access_can_be_narrowed_and_never_widened(void)
+TEST(access_can_be_narrowed_and_never_widened)
 {
 	uint8_t buf[DG_DESCRIPTOR_MAX];
 	dg_memory m = plain_memory(buf, sizeof(buf));
@@ -219,7 +219,7 @@ static void after_close(struct fix *f, uint32_t path)
 	CHECK_SAYS(dg_last_error(), "remote region");
 }
 
-static void a_closed_region_is_refused(void)
+TEST(a_closed_region_is_refused)
 {
 	each_path(4096, 4, after_close);
 }
@@ -241,7 +241,7 @@ static void revoked(struct fix *f, uint32_t path)
 	CHECK_EQ(dg_region_close(f->remote, 0), 0);
 }
 
-static void a_revoked_region_gives_errors_and_no_bytes(void)
+TEST(a_revoked_region_gives_errors_and_no_bytes)
 {
 	each_path(4096, 4, revoked);
 }
@@ -284,7 +284,7 @@ static void new_remote_memory(struct fix *f)
 	f->remote_bytes = f->gpu ? gpu_pages(f->size) : pages(f->size);
 }
 
-static void closing_the_exported_region_aborts_what_is_in_flight(void)
+TEST(closing_the_exported_region_aborts_what_is_in_flight)
 {
 	struct transfer t[16];
 	struct fix f;
@@ -296,7 +296,7 @@ static void closing_the_exported_region_aborts_what_is_in_flight(void)
 	fix_close(&f);
 }
 
-static void closing_the_local_region_aborts_what_is_in_flight(void)
+TEST(closing_the_local_region_aborts_what_is_in_flight)
 {
 	struct transfer t[16];
 	struct fix f;
@@ -309,7 +309,7 @@ static void closing_the_local_region_aborts_what_is_in_flight(void)
 	fix_close(&f);
 }
 
-static void closing_the_queue_flushes_what_is_in_flight(void)
+TEST(closing_the_queue_flushes_what_is_in_flight)
 {
 	struct transfer t[16];
 	uint64_t start;
@@ -328,7 +328,7 @@ static void closing_the_queue_flushes_what_is_in_flight(void)
 	fix_close(&f);
 }
 
-static void closing_the_imported_region_waits_and_may_be_called_again(void)
+TEST(closing_the_imported_region_waits_and_may_be_called_again)
 {
 	struct transfer t[1];
 	struct fix f;
@@ -380,7 +380,7 @@ static int close_under_inline_copy(bool local)
 	return c.wc.status;
 }
 
-static void closing_a_region_aborts_an_inline_copy(void)
+TEST(closing_a_region_aborts_an_inline_copy)
 {
 	int status = close_under_inline_copy(true);
 
@@ -390,7 +390,7 @@ static void closing_a_region_aborts_an_inline_copy(void)
 	CHECK_EQ(close_under_inline_copy(false), DG_REMOTE_ACCESS_ERROR);
 }
 
-static void closing_the_device_closes_its_queues_and_regions(void)
+TEST(closing_the_device_closes_its_queues_and_regions)
 {
 	struct transfer t[16];
 	struct fix f;
@@ -404,7 +404,7 @@ static void closing_the_device_closes_its_queues_and_regions(void)
 	fix_close(&f);
 }
 
-static void unknown_providers_are_named(void)
+TEST(unknown_providers_are_named)
 {
 	dg_device *dev;
 
@@ -417,25 +417,4 @@ static void unknown_providers_are_named(void)
 	CHECK(!dg_provider_name(1000));
 }
 
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(not_one_byte_outside_a_region_is_allowed),
-		TEST(records_without_sense_are_refused),
-		TEST(only_gpu_memory_that_is_imported_may_be_the_local_side),
-		TEST(a_region_of_another_device_is_refused),
-		TEST(access_flags_are_kept),
-		TEST(access_can_be_narrowed_and_never_widened),
-		TEST(a_closed_region_is_refused),
-		TEST(a_revoked_region_gives_errors_and_no_bytes),
-		TEST(closing_the_exported_region_aborts_what_is_in_flight),
-		TEST(closing_the_local_region_aborts_what_is_in_flight),
-		TEST(closing_the_queue_flushes_what_is_in_flight),
-		TEST(closing_the_imported_region_waits_and_may_be_called_again),
-		TEST(closing_a_region_aborts_an_inline_copy),
-		TEST(closing_the_device_closes_its_queues_and_regions),
-		TEST(unknown_providers_are_named),
-	};
-
-	return RUN_OVER_PROVIDERS(tests, argc, argv);
-}
+TEST_MAIN(run_over_providers)

@@ -105,7 +105,7 @@ static void write_once(struct two *t, size_t n, size_t at, size_t offset)
 	CHECK(!offset || t->remote_bytes[offset - 1] == 0xdd);
 }
 
-static void a_small_write_is_always_a_copy_of_two_rows(void)
+TEST(a_small_write_is_always_a_copy_of_two_rows)
 {
 	static const size_t sizes[] = { 71, 100, 4095, 4096, 4097, 16384, 32767 };
 	struct two t;
@@ -130,7 +130,7 @@ static void a_small_write_is_always_a_copy_of_two_rows(void)
 	two_close(&t);
 }
 
-static void halves_are_rows_and_an_odd_rest_has_the_scratch_for_its_second(void)
+TEST(halves_are_rows_and_an_odd_rest_has_the_scratch_for_its_second)
 {
 	struct two t;
 
@@ -148,7 +148,7 @@ static void halves_are_rows_and_an_odd_rest_has_the_scratch_for_its_second(void)
 }
 
 /* The stream's last work must be the copy engine's. */
-static void a_few_whole_words_are_write_values(void)
+TEST(a_few_whole_words_are_write_values)
 {
 	struct two t;
 	unsigned long words, all = 0;
@@ -186,23 +186,23 @@ static void words_that_the_driver_refuses_are_copied(const char *knobs)
 	two_close(&t);
 }
 
-static void words_that_fail_are_copied(void)
+TEST(words_that_fail_are_copied)
 {
 	words_that_the_driver_refuses_are_copied("cuStreamBatchMemOp=1");
 }
 
-static void without_write_values_words_are_copied(void)
+TEST(without_write_values_words_are_copied)
 {
 	words_that_the_driver_refuses_are_copied("missing=cuStreamBatchMemOp");
 }
 
-static void without_write_values_of_64_bits_words_are_copied(void)
+TEST(without_write_values_of_64_bits_words_are_copied)
 {
 	words_that_the_driver_refuses_are_copied("attr122=0");
 }
 
 /* A write reads its source when the stream reaches it, not when it is posted. */
-static void a_fenced_write_sends_what_the_read_before_it_brought(void)
+TEST(a_fenced_write_sends_what_the_read_before_it_brought)
 {
 	static const size_t sizes[] = { 1, 8, 20, 64, 4096 };
 	struct two t;
@@ -226,7 +226,7 @@ static void a_fenced_write_sends_what_the_read_before_it_brought(void)
 	two_close(&t);
 }
 
-static void far_from_the_scratch_the_two_rows_are_planes(void)
+TEST(far_from_the_scratch_the_two_rows_are_planes)
 {
 	struct two t;
 
@@ -249,7 +249,7 @@ static dg_wc done_rows(struct test_queue *l, const dg_wr *wr)
 	return t.wc;
 }
 
-static void reads_and_rows_are_one_call_each(void)
+TEST(reads_and_rows_are_one_call_each)
 {
 	struct two t;
 	dg_wr wr;
@@ -286,7 +286,7 @@ static void reads_and_rows_are_one_call_each(void)
 
 /* The driver calls cost the caller's time, so their number must not grow with the number of
  * rows. */
-static void rows_that_repeat_or_overlap_are_few_calls(void)
+TEST(rows_that_repeat_or_overlap_are_few_calls)
 {
 	static const uint64_t sizes[] = { 1, 7, 8, 24 }, apart[] = { 0, 1, 5, 8, 23 };
 	struct two t;
@@ -353,7 +353,7 @@ static uint32_t by_kernel(struct two *t, uint32_t n, uint64_t size, uint32_t fen
 enum { TRIES = 10000 };
 
 /* The earlier batches measured that the GPU answers sooner than the copies would be made. */
-static void a_batch_is_a_kernel_once_the_gpu_has_answered_sooner(void)
+TEST(a_batch_is_a_kernel_once_the_gpu_has_answered_sooner)
 {
 	struct two t;
 
@@ -368,7 +368,7 @@ static void a_batch_is_a_kernel_once_the_gpu_has_answered_sooner(void)
 }
 
 /* Runs batches repeatedly, so that operations wrap around the end of the rings. */
-static void batches_go_round_the_ring(void)
+TEST(batches_go_round_the_ring)
 {
 	struct two t;
 
@@ -398,7 +398,7 @@ static void run_soon(struct two *t, const dg_wr *wr, uint32_t n)
 	}
 }
 
-static void while_the_gpu_computes_nothing_small_waits_for_it(void)
+TEST(while_the_gpu_computes_nothing_small_waits_for_it)
 {
 	static const size_t sizes[] = { 1, 4, 8, 12, 16, 24, 32, 40, 64, 100, 4096, 16384, 40000 };
 	struct two t;
@@ -427,7 +427,7 @@ static void while_the_gpu_computes_nothing_small_waits_for_it(void)
 }
 
 /* A sleeper waits for the driver's callback, and the driver for the flag. */
-static void while_the_gpu_computes_a_sleeper_is_woken_in_time(void)
+TEST(while_the_gpu_computes_a_sleeper_is_woken_in_time)
 {
 	struct two t;
 	dg_wr wr;
@@ -521,7 +521,7 @@ static void beside_a_kernel_bytes_pass_the_host(const char *knobs)
 }
 
 /* With what is between them. */
-static void beside_a_kernel_near_sources_are_read_together(void)
+TEST(beside_a_kernel_near_sources_are_read_together)
 {
 	enum { MANY = 40, SMALL = 8 };
 	dg_wr wr[MANY];
@@ -551,17 +551,17 @@ static void beside_a_kernel_near_sources_are_read_together(void)
 	two_close(&t);
 }
 
-static void beside_a_kernel_copies_on_the_gpu_pass_the_host(void)
+TEST(beside_a_kernel_copies_on_the_gpu_pass_the_host)
 {
 	beside_a_kernel_bytes_pass_the_host("");
 }
 
-static void beside_a_kernel_refused_batches_pass_one_by_one(void)
+TEST(beside_a_kernel_refused_batches_pass_one_by_one)
 {
 	beside_a_kernel_bytes_pass_the_host(",cuMemcpyBatchAsync=1");
 }
 
-static void words_in_ipc_memory_are_write_values_behind_one_copy(void)
+TEST(words_in_ipc_memory_are_write_values_behind_one_copy)
 {
 	struct token token;
 	struct two t = {.host = start(lend_ipc)};
@@ -661,7 +661,7 @@ static void serve_many(struct service *s, uint32_t n, uint32_t posts, unsigned s
 	}
 }
 
-static void a_copy_service_copies_whole_words(void)
+TEST(a_copy_service_copies_whole_words)
 {
 	struct service s;
 	service_open(&s, RW, "");
@@ -673,7 +673,7 @@ static void a_copy_service_copies_whole_words(void)
 	service_close(&s);
 }
 
-static void what_is_not_for_the_service_is_for_the_engine(void)
+TEST(what_is_not_for_the_service_is_for_the_engine)
 {
 	static const size_t sizes[] = { 1, 7, 12, 100, 16392, 70000 };
 	struct service s;
@@ -691,7 +691,7 @@ static void what_is_not_for_the_service_is_for_the_engine(void)
 }
 
 /* The launch waits for the GPU, and nothing waits for the launch. */
-static void without_room_for_the_service_the_engine_copies(void)
+TEST(without_room_for_the_service_the_engine_copies)
 {
 	struct service s;
 	service_open(&s, RW, "full=1");
@@ -704,7 +704,7 @@ static void without_room_for_the_service_the_engine_copies(void)
 }
 
 /* The kernel ends every 20 ms, whatever it has, and after a pause; the queue may be closed at any time. */
-static void what_the_service_leaves_is_taken_back(void)
+TEST(what_the_service_leaves_is_taken_back)
 {
 	const uint64_t end = now_ns() + 20 * SECOND;
 	struct service s;
@@ -724,7 +724,7 @@ static void what_the_service_leaves_is_taken_back(void)
 	service_close(&s);
 }
 
-static void a_word_behind_a_fence_goes_with_the_bytes_before_it(void)
+TEST(a_word_behind_a_fence_goes_with_the_bytes_before_it)
 {
 	struct service s;
 	service_open(&s, RW, "");
@@ -746,7 +746,7 @@ static void a_word_behind_a_fence_goes_with_the_bytes_before_it(void)
 	service_close(&s);
 }
 
-static void two_queues_share_a_service(void)
+TEST(two_queues_share_a_service)
 {
 	struct service s;
 	dg_queue *other;
@@ -769,7 +769,7 @@ static void two_queues_share_a_service(void)
 }
 
 /* A kernel that writes it would lose the context. */
-static void the_service_does_not_write_a_read_only_import(void)
+TEST(the_service_does_not_write_a_read_only_import)
 {
 	struct service s;
 	dg_wc wc;
@@ -786,7 +786,7 @@ static void the_service_does_not_write_a_read_only_import(void)
 	service_close(&s);
 }
 
-static void a_driver_that_does_not_launch_has_no_service(void)
+TEST(a_driver_that_does_not_launch_has_no_service)
 {
 	struct service s;
 	service_open(&s, RW, "cuLaunchKernel=1");
@@ -796,33 +796,33 @@ static void a_driver_that_does_not_launch_has_no_service(void)
 	service_close(&s);
 }
 
-static void a_driver_without_modules_has_no_kernel(void)
+TEST(a_driver_without_modules_has_no_kernel)
 {
 	without_the_kernel_they_are_copies("missing=cuModuleLoadData");
 }
 
-static void a_driver_without_launches_has_no_kernel(void)
+TEST(a_driver_without_launches_has_no_kernel)
 {
 	without_the_kernel_they_are_copies("missing=cuLaunchKernel+cuModuleUnload");
 }
 
-static void a_gpu_that_does_not_use_host_addresses_copies_one_by_one(void)
+TEST(a_gpu_that_does_not_use_host_addresses_copies_one_by_one)
 {
 	without_the_kernel_they_are_copies("attr91=0");
 }
 
-static void a_driver_without_batches_copies_one_by_one(void)
+TEST(a_driver_without_batches_copies_one_by_one)
 {
 	without_the_kernel_they_are_copies("missing=cuMemcpyBatchAsync+cuModuleLoadData");
 }
 
-static void a_batch_that_the_driver_refuses_is_copied_one_by_one(void)
+TEST(a_batch_that_the_driver_refuses_is_copied_one_by_one)
 {
 	without_the_kernel_they_are_copies("cuMemcpyBatchAsync=1,missing=cuModuleLoadData");
 }
 
 /* The GPU's page tables stop an importer that violates the protocol. */
-static void a_read_only_import_is_read_only_on_the_gpu(void)
+TEST(a_read_only_import_is_read_only_on_the_gpu)
 {
 	static const size_t sizes[] = { 1, 8, 100, 4096, 40000 };
 	struct two t;
@@ -849,7 +849,7 @@ static void a_read_only_import_is_read_only_on_the_gpu(void)
 	two_close(&t);
 }
 
-static void copies_whose_flag_is_refused_are_complete_all_the_same(void)
+TEST(copies_whose_flag_is_refused_are_complete_all_the_same)
 {
 	struct two t;
 	dg_wr wr;
@@ -873,7 +873,7 @@ static bool readable(int fd, int timeout_ms)
 	return poll(&p, 1, timeout_ms) == 1;
 }
 
-static void a_sleeper_is_woken_by_the_driver(void)
+TEST(a_sleeper_is_woken_by_the_driver)
 {
 	struct two t;
 	dg_wr wr;
@@ -894,7 +894,7 @@ static void a_sleeper_is_woken_by_the_driver(void)
 	two_close(&t);
 }
 
-static void a_sleeper_is_woken_at_the_first_of_many(void)
+TEST(a_sleeper_is_woken_at_the_first_of_many)
 {
 	struct two t;
 	dg_wr wr;
@@ -916,7 +916,7 @@ static void a_sleeper_is_woken_at_the_first_of_many(void)
 }
 
 /* Only the share server's thread polls the queue, and finds that the context is lost. */
-static void a_sleeper_is_woken_when_the_context_is_lost(void)
+TEST(a_sleeper_is_woken_when_the_context_is_lost)
 {
 	struct two t;
 	dg_wr wr;
@@ -977,7 +977,7 @@ static void *work(void *arg)
 	return NULL;
 }
 
-static void each_thread_has_a_queue_and_others_look_at_it(void)
+TEST(each_thread_has_a_queue_and_others_look_at_it)
 {
 	struct worker workers[WORKERS];
 	pthread_t threads[WORKERS];
@@ -1002,50 +1002,10 @@ static void each_thread_has_a_queue_and_others_look_at_it(void)
 
 int main(int argc, char **argv)
 {
-	static const struct test tests[] = {
-		TEST(a_small_write_is_always_a_copy_of_two_rows),
-		TEST(halves_are_rows_and_an_odd_rest_has_the_scratch_for_its_second),
-		TEST(far_from_the_scratch_the_two_rows_are_planes),
-		TEST(reads_and_rows_are_one_call_each),
-		TEST(rows_that_repeat_or_overlap_are_few_calls),
-		TEST(a_few_whole_words_are_write_values),
-		TEST(words_that_fail_are_copied),
-		TEST(without_write_values_words_are_copied),
-		TEST(without_write_values_of_64_bits_words_are_copied),
-		TEST(a_fenced_write_sends_what_the_read_before_it_brought),
-		TEST(a_batch_is_a_kernel_once_the_gpu_has_answered_sooner),
-		TEST(batches_go_round_the_ring),
-		TEST(while_the_gpu_computes_nothing_small_waits_for_it),
-		TEST(while_the_gpu_computes_a_sleeper_is_woken_in_time),
-		TEST(beside_a_kernel_near_sources_are_read_together),
-		TEST(beside_a_kernel_copies_on_the_gpu_pass_the_host),
-		TEST(beside_a_kernel_refused_batches_pass_one_by_one),
-		TEST(words_in_ipc_memory_are_write_values_behind_one_copy),
-		TEST(a_copy_service_copies_whole_words),
-		TEST(what_is_not_for_the_service_is_for_the_engine),
-		TEST(without_room_for_the_service_the_engine_copies),
-		TEST(what_the_service_leaves_is_taken_back),
-		TEST(a_word_behind_a_fence_goes_with_the_bytes_before_it),
-		TEST(two_queues_share_a_service),
-		TEST(the_service_does_not_write_a_read_only_import),
-		TEST(a_driver_that_does_not_launch_has_no_service),
-		TEST(a_driver_without_modules_has_no_kernel),
-		TEST(a_driver_without_launches_has_no_kernel),
-		TEST(a_driver_without_batches_copies_one_by_one),
-		TEST(a_batch_that_the_driver_refuses_is_copied_one_by_one),
-		TEST(a_gpu_that_does_not_use_host_addresses_copies_one_by_one),
-		TEST(a_read_only_import_is_read_only_on_the_gpu),
-		TEST(copies_whose_flag_is_refused_are_complete_all_the_same),
-		TEST(a_sleeper_is_woken_by_the_driver),
-		TEST(a_sleeper_is_woken_at_the_first_of_many),
-		TEST(a_sleeper_is_woken_when_the_context_is_lost),
-		TEST(each_thread_has_a_queue_and_others_look_at_it),
-	};
-
 	/* Not through dgkit, which would now look up the available functions. */
 	if (!dlopen("libcuda.so.1", RTLD_NOW)) {
 		printf("skip: %s\n", dlerror());
 		return CHECK_SKIPPED;
 	}
-	return RUN_WITH_OWN_FOLDER(tests, argc, argv);
+	return run_with_own_folder(argc, argv);
 }

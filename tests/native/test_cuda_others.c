@@ -30,7 +30,7 @@ static void gpu_fix(struct fix *f, const char *knobs)
 	gpu_knobs(knobs);
 }
 
-static void what_is_posted_to_an_armed_queue_wakes_its_sleeper(void)
+TEST(what_is_posted_to_an_armed_queue_wakes_its_sleeper)
 {
 	struct fix f;
 	dg_wc wc[2];
@@ -59,7 +59,7 @@ static void what_is_posted_to_an_armed_queue_wakes_its_sleeper(void)
 }
 
 /* If the driver refuses the call that wakes a sleeper, the share server's thread wakes it. */
-static void a_sleeper_that_the_driver_does_not_wake_is_woken(void)
+TEST(a_sleeper_that_the_driver_does_not_wake_is_woken)
 {
 	struct fix f;
 	dg_wc wc[2];
@@ -76,7 +76,7 @@ static void a_sleeper_that_the_driver_does_not_wake_is_woken(void)
 
 /* The child has a copy of the queue's memory. Polling it must not change anything shared with the
  * parent. */
-static void a_forked_child_that_polls_changes_nothing(void)
+TEST(a_forked_child_that_polls_changes_nothing)
 {
 	struct fix f;
 	dg_wc wc[2];
@@ -121,7 +121,7 @@ static void *close_slowly(void *arg)
 }
 
 /* The region is closed between two measurements: its memory may be freed before the second. */
-static void no_floor_is_measured_over_a_region_that_was_closed(void)
+TEST(no_floor_is_measured_over_a_region_that_was_closed)
 {
 	struct fix f;
 	uint64_t samples[2];
@@ -151,7 +151,7 @@ static int connect_to_exporter(dg_region *r)
 	return fd;
 }
 
-static void the_share_server_answers_while_a_region_is_being_closed(void)
+TEST(the_share_server_answers_while_a_region_is_being_closed)
 {
 	struct dg_share_request ask = { .magic = SHARE_MAGIC, .version = SHARE_VERSION, .kind = SHARE_GET };
 	struct fix f;
@@ -191,7 +191,7 @@ static bool context_lives(int gpu)
 }
 
 /* A registration ends with the context that created it. */
-static void pinned_memory_keeps_the_context_that_pinned_it(void)
+TEST(pinned_memory_keeps_the_context_that_pinned_it)
 {
 	dg_device_config first = { .gpu = 0 }, second = { .gpu = 1 };
 	dg_device *a, *b;
@@ -213,7 +213,7 @@ static void pinned_memory_keeps_the_context_that_pinned_it(void)
 }
 
 /* A read-only view may be part of writable memory that is registered later. */
-static void a_read_only_view_is_pinned_as_what_it_lies_in(void)
+TEST(a_read_only_view_is_pinned_as_what_it_lies_in)
 {
 	struct fix f;
 	unsigned int flags = 0;
@@ -260,7 +260,7 @@ static void export_oversized(int fd)
 	CHECK_EQ(dg_device_close(dev, PATIENCE), 0);
 }
 
-static void a_block_smaller_than_its_exporter_says_is_refused(void)
+TEST(a_block_smaller_than_its_exporter_says_is_refused)
 {
 	struct other o = start(export_oversized);
 	struct token t;
@@ -292,7 +292,7 @@ static void *open_and_close(void *arg)
 	return NULL;
 }
 
-static void the_share_server_stops_while_devices_open_and_close(void)
+TEST(the_share_server_stops_while_devices_open_and_close)
 {
 	pthread_t threads[2];
 	uint8_t bytes[64];
@@ -317,20 +317,8 @@ static void the_share_server_stops_while_devices_open_and_close(void)
 
 int main(int argc, char **argv)
 {
-	static const struct test tests[] = {
-		TEST(what_is_posted_to_an_armed_queue_wakes_its_sleeper),
-		TEST(a_sleeper_that_the_driver_does_not_wake_is_woken),
-		TEST(a_forked_child_that_polls_changes_nothing),
-		TEST(no_floor_is_measured_over_a_region_that_was_closed),
-		TEST(the_share_server_answers_while_a_region_is_being_closed),
-		TEST(pinned_memory_keeps_the_context_that_pinned_it),
-		TEST(a_read_only_view_is_pinned_as_what_it_lies_in),
-		TEST(a_block_smaller_than_its_exporter_says_is_refused),
-		TEST(the_share_server_stops_while_devices_open_and_close),
-	};
-
 	provider = "cuda";
 	if (dg_provider_probe("cuda", false))
 		return CHECK_SKIPPED;
-	return RUN_WITH_OWN_FOLDER(tests, argc, argv);
+	return run_with_own_folder(argc, argv);
 }

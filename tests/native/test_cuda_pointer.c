@@ -49,7 +49,7 @@ static void is_of_this_gpu(const dg_memory *m)
 	CHECK(!memcmp(m->uuid, uuid, sizeof(uuid)));
 }
 
-static void no_driver_is_loaded_for_a_query(void)
+TEST(no_driver_is_loaded_for_a_query)
 {
 	static char bytes[64];
 	dg_memory m;
@@ -58,7 +58,7 @@ static void no_driver_is_loaded_for_a_query(void)
 	CHECK_EQ(m.fd, -1);
 }
 
-static void memory_of_cudaMalloc_has_an_ipc_handle(void)
+TEST(memory_of_cudaMalloc_has_an_ipc_handle)
 {
 	char *at = gpu_pages(3 << 20);
 	dg_memory m;
@@ -74,7 +74,7 @@ static void memory_of_cudaMalloc_has_an_ipc_handle(void)
 	gpu_free(at);
 }
 
-static void virtual_memory_has_an_fd_that_exec_closes(void)
+TEST(virtual_memory_has_an_fd_that_exec_closes)
 {
 	address at = reserve(4);
 	dg_memory m;
@@ -89,7 +89,7 @@ static void virtual_memory_has_an_fd_that_exec_closes(void)
 	CHECK_EQ(close(m.fd), 0);
 }
 
-static void memory_that_cuda_does_not_share_is_this_process_own(void)
+TEST(memory_that_cuda_does_not_share_is_this_process_own)
 {
 	address at = reserve(3), pooled;
 	dg_memory m;
@@ -108,7 +108,7 @@ static void memory_that_cuda_does_not_share_is_this_process_own(void)
 	is_of_this_gpu(&m);
 }
 
-static void a_driver_without_the_functions_leaves_it_this_process_own(void)
+TEST(a_driver_without_the_functions_leaves_it_this_process_own)
 {
 	address at;
 	dg_memory m;
@@ -124,7 +124,7 @@ static void a_driver_without_the_functions_leaves_it_this_process_own(void)
 	CHECK_EQ(m.kind, DG_KIND_CUDA_OWN);
 }
 
-static void other_memory_than_a_gpus_is_refused(void)
+TEST(other_memory_than_a_gpus_is_refused)
 {
 	static char bytes[64];
 	address managed;
@@ -142,7 +142,7 @@ static void other_memory_than_a_gpus_is_refused(void)
 	CHECK_EQ(dg_cuda_pointer_query(pinned, 4096, &m), -EOPNOTSUPP);
 }
 
-static void bytes_that_leave_their_allocation_are_refused(void)
+TEST(bytes_that_leave_their_allocation_are_refused)
 {
 	char *at = gpu_pages(4096);
 	address virtual = reserve(2);
@@ -156,7 +156,7 @@ static void bytes_that_leave_their_allocation_are_refused(void)
 	CHECK_EQ(m.fd, -1);
 }
 
-static void a_driver_error_is_reported(void)
+TEST(a_driver_error_is_reported)
 {
 	char *at = gpu_pages(4096);
 	dg_memory m;
@@ -170,7 +170,7 @@ static void a_driver_error_is_reported(void)
 	CHECK_EQ(dg_cuda_pointer_query(at, 64, &m), 0);
 }
 
-static void a_search_leaves_the_current_context_as_it_was(void)
+TEST(a_search_leaves_the_current_context_as_it_was)
 {
 	char *at = gpu_pages(4096);
 	void *before = NULL, *after = (void *)1;
@@ -183,18 +183,4 @@ static void a_search_leaves_the_current_context_as_it_was(void)
 	CHECK(after == before);
 }
 
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(no_driver_is_loaded_for_a_query),
-		TEST(memory_of_cudaMalloc_has_an_ipc_handle),
-		TEST(virtual_memory_has_an_fd_that_exec_closes),
-		TEST(memory_that_cuda_does_not_share_is_this_process_own),
-		TEST(a_driver_without_the_functions_leaves_it_this_process_own),
-		TEST(other_memory_than_a_gpus_is_refused),
-		TEST(bytes_that_leave_their_allocation_are_refused),
-		TEST(a_driver_error_is_reported),
-		TEST(a_search_leaves_the_current_context_as_it_was),
-	};
-	return RUN_TESTS(tests, argc, argv);
-}
+TEST_MAIN(run_tests)

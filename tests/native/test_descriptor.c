@@ -36,7 +36,7 @@ static int verdict(struct dg_descriptor d)
 	return dg_descriptor_check(buf, packed(d, buf));
 }
 
-static void a_good_one_is_accepted_and_says_its_length(void)
+TEST(a_good_one_is_accepted_and_says_its_length)
 {
 	uint8_t buf[DG_DESCRIPTOR_MAX];
 	int len = packed(good(), buf);
@@ -45,7 +45,7 @@ static void a_good_one_is_accepted_and_says_its_length(void)
 	CHECK_EQ(dg_descriptor_check(buf, len), len);
 }
 
-static void what_was_packed_is_parsed(void)
+TEST(what_was_packed_is_parsed)
 {
 	uint8_t buf[DG_DESCRIPTOR_MAX];
 	struct dg_descriptor want = good(), got;
@@ -60,7 +60,7 @@ static void what_was_packed_is_parsed(void)
 }
 
 /* Without a free file descriptor the file cannot be read again. */
-static void the_boot_id_is_read_once(void)
+TEST(the_boot_id_is_read_once)
 {
 	uint8_t first[16], again[16];
 	struct rlimit before, none;
@@ -76,7 +76,7 @@ static void the_boot_id_is_read_once(void)
 	CHECK_EQ(memcmp(first, again, sizeof(first)), 0);
 }
 
-static void a_buffer_too_small_is_refused_and_not_written(void)
+TEST(a_buffer_too_small_is_refused_and_not_written)
 {
 	struct dg_descriptor d = good();
 	uint8_t buf[DG_DESCRIPTOR_MAX] = { 0 };
@@ -85,7 +85,7 @@ static void a_buffer_too_small_is_refused_and_not_written(void)
 	CHECK_EQ(buf[0], 0);
 }
 
-static void each_truncation_is_refused(void)
+TEST(each_truncation_is_refused)
 {
 	uint8_t buf[DG_DESCRIPTOR_MAX];
 
@@ -98,7 +98,7 @@ static void each_truncation_is_refused(void)
 	}
 }
 
-static void bytes_after_the_end_are_refused(void)
+TEST(bytes_after_the_end_are_refused)
 {
 	uint8_t buf[2 * DG_DESCRIPTOR_MAX] = { 0 };
 	int len = packed(good(), buf);
@@ -107,7 +107,7 @@ static void bytes_after_the_end_are_refused(void)
 	CHECK_EQ(dg_descriptor_check(buf, sizeof(buf)), -EBADMSG);
 }
 
-static void each_single_bit_altered_is_refused(void)
+TEST(each_single_bit_altered_is_refused)
 {
 	uint8_t buf[DG_DESCRIPTOR_MAX];
 	int len = packed(good(), buf);
@@ -123,7 +123,7 @@ static void each_single_bit_altered_is_refused(void)
 	CHECK_EQ(dg_descriptor_check(buf, len), len);
 }
 
-static void other_versions_are_named(void)
+TEST(other_versions_are_named)
 {
 	static const uint16_t versions[] = { 0, DG_VERSION + 1, 0xffff };
 	uint8_t buf[DG_DESCRIPTOR_MAX];
@@ -136,7 +136,7 @@ static void other_versions_are_named(void)
 	}
 }
 
-static void other_bytes_are_not_a_descriptor(void)
+TEST(other_bytes_are_not_a_descriptor)
 {
 	uint8_t zeros[DG_DESCRIPTOR_MAX] = { 0 }, ones[DG_DESCRIPTOR_MAX];
 
@@ -146,7 +146,7 @@ static void other_bytes_are_not_a_descriptor(void)
 	CHECK_SAYS(dg_last_error(), "not a dgkit descriptor");
 }
 
-static void fields_without_sense_are_refused(void)
+TEST(fields_without_sense_are_refused)
 {
 	struct dg_descriptor d = good();
 
@@ -180,7 +180,7 @@ static int import_of(struct dg_descriptor d)
 	return rc;
 }
 
-static void a_descriptor_of_another_machine_says_so(void)
+TEST(a_descriptor_of_another_machine_says_so)
 {
 	struct dg_descriptor d = good();
 
@@ -189,7 +189,7 @@ static void a_descriptor_of_another_machine_says_so(void)
 	CHECK_SAYS(dg_last_error(), "machine");
 }
 
-static void a_descriptor_of_a_dead_process_says_that_it_is_gone(void)
+TEST(a_descriptor_of_a_dead_process_says_that_it_is_gone)
 {
 	CHECK_EQ(import_of(good()), -ENOTCONN);
 }
@@ -236,38 +236,18 @@ static void asking_for_more(struct dg_descriptor *d)
 	d->access = DG_ACCESS_READ | DG_ACCESS_WRITE;
 }
 
-static void a_key_that_the_exporter_does_not_know_opens_nothing(void)
+TEST(a_key_that_the_exporter_does_not_know_opens_nothing)
 {
 	CHECK_EQ(import_altered(with_another_key), -ENOKEY);
 }
 
 /* Either refused, or opened with the size and access of the exporter's table (checked by
  * import_altered()). */
-static void edited_size_and_access_gain_nothing(void)
+TEST(edited_size_and_access_gain_nothing)
 {
 	int rc = import_altered(asking_for_more);
 
 	CHECK(rc == 0 || rc == -EBADMSG || rc == -EPERM);
 }
 
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(a_good_one_is_accepted_and_says_its_length),
-		TEST(what_was_packed_is_parsed),
-		TEST(the_boot_id_is_read_once),
-		TEST(a_buffer_too_small_is_refused_and_not_written),
-		TEST(each_truncation_is_refused),
-		TEST(bytes_after_the_end_are_refused),
-		TEST(each_single_bit_altered_is_refused),
-		TEST(other_versions_are_named),
-		TEST(other_bytes_are_not_a_descriptor),
-		TEST(fields_without_sense_are_refused),
-		TEST(a_descriptor_of_another_machine_says_so),
-		TEST(a_descriptor_of_a_dead_process_says_that_it_is_gone),
-		TEST(a_key_that_the_exporter_does_not_know_opens_nothing),
-		TEST(edited_size_and_access_gain_nothing),
-	};
-
-	return RUN_TESTS(tests, argc, argv);
-}
+TEST_MAIN(run_tests)

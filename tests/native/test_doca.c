@@ -9,7 +9,7 @@
 
 #define TASK_MAX (2u << 20) /* softdoca's limit, the same as a BlueField's */
 
-static void a_device_says_what_it_is(void)
+TEST(a_device_says_what_it_is)
 {
 	dg_device *dev = device_spinning(0);
 	dg_caps caps;
@@ -22,7 +22,7 @@ static void a_device_says_what_it_is(void)
 	CHECK_EQ(dg_device_close(dev, 0), 0);
 }
 
-static void a_function_is_found_by_its_address(void)
+TEST(a_function_is_found_by_its_address)
 {
 	static const char *const same[] = { "03:00.0", "0000:03:00.0" };
 	dg_device_config config = { .pci = "0000:ff:00.0" };
@@ -39,7 +39,7 @@ static void a_function_is_found_by_its_address(void)
 	CHECK_SAYS(dg_last_error(), "0000:03:00.0");
 }
 
-static void the_first_that_does_dma_is_taken(void)
+TEST(the_first_that_does_dma_is_taken)
 {
 	dg_device *dev;
 	dg_caps caps;
@@ -51,7 +51,7 @@ static void the_first_that_does_dma_is_taken(void)
 	CHECK_EQ(dg_device_close(dev, 0), 0);
 }
 
-static void a_function_without_dma_lends_and_moves_nothing(void)
+TEST(a_function_without_dma_lends_and_moves_nothing)
 {
 	uint8_t bytes[64], buf[DG_DESCRIPTOR_MAX];
 	struct dg_descriptor d;
@@ -71,7 +71,7 @@ static void a_function_without_dma_lends_and_moves_nothing(void)
 	CHECK_EQ(dg_device_close(dev, 0), 0);
 }
 
-static void a_descriptor_carries_docas_export(void)
+TEST(a_descriptor_carries_docas_export)
 {
 	uint8_t all[DG_DESCRIPTOR_MAX], narrow[DG_DESCRIPTOR_MAX];
 	struct dg_descriptor a, n;
@@ -113,7 +113,7 @@ static void check_copy(struct fix *f, uint32_t op, size_t size)
 	check_pattern(to + to_at, from_at, size, (unsigned)size);
 }
 
-static void what_is_larger_than_a_task_completes_as_one(void)
+TEST(what_is_larger_than_a_task_completes_as_one)
 {
 	static const size_t sizes[] = { 65537, TASK_MAX - 1, TASK_MAX, TASK_MAX + 1, 3 * TASK_MAX,
 					5 * TASK_MAX + 7 };
@@ -127,7 +127,7 @@ static void what_is_larger_than_a_task_completes_as_one(void)
 	fix_close(&f);
 }
 
-static void rows_larger_than_a_task_land_where_they_should(void)
+TEST(rows_larger_than_a_task_land_where_they_should)
 {
 	enum { ROW = TASK_MAX + 4096, ROWS = 3 };
 	struct fix f;
@@ -149,7 +149,7 @@ static void rows_larger_than_a_task_land_where_they_should(void)
 }
 
 /* More operations than a queue has tasks, then operations larger than its limit in flight. */
-static void many_operations_wait_for_tasks_and_all_complete(void)
+TEST(many_operations_wait_for_tasks_and_all_complete)
 {
 	enum { N = 3000, LARGE = 40 };
 	static dg_wr wr[N];
@@ -171,7 +171,7 @@ static void many_operations_wait_for_tasks_and_all_complete(void)
 }
 
 /* A task that fails stops DOCA's context and flushes what was in flight. */
-static void after_an_error_the_queue_goes_on(void)
+TEST(after_an_error_the_queue_goes_on)
 {
 	enum { N = 20 };
 	dg_wr wr[N];
@@ -202,7 +202,7 @@ static void after_an_error_the_queue_goes_on(void)
 	fix_close(&f);
 }
 
-static void a_single_one_that_fails_says_so_and_the_next_is_good(void)
+TEST(a_single_one_that_fails_says_so_and_the_next_is_good)
 {
 	uint32_t failed = 0;
 	struct fix f;
@@ -225,7 +225,7 @@ static void a_single_one_that_fails_says_so_and_the_next_is_good(void)
 	fix_close(&f);
 }
 
-static void a_sleeper_is_woken_by_docas_notification(void)
+TEST(a_sleeper_is_woken_by_docas_notification)
 {
 	struct fix f;
 	dg_wr wr;
@@ -257,7 +257,7 @@ static void a_sleeper_is_woken_by_docas_notification(void)
 }
 
 /* dg_measure_bare() returns the requested number of samples, and the queue works afterwards. */
-static void the_bare_loop_takes_its_samples(void)
+TEST(the_bare_loop_takes_its_samples)
 {
 	uint64_t samples[100];
 	struct fix f;
@@ -284,7 +284,7 @@ static void the_bare_loop_takes_its_samples(void)
 
 /* DOCA never completes a task: the loop gives up, the memory stays in use, and the queue still
  * works. */
-static void the_bare_loop_ends_though_a_task_does_not(void)
+TEST(the_bare_loop_ends_though_a_task_does_not)
 {
 	uint64_t samples[100];
 	struct fix f;
@@ -327,7 +327,7 @@ static void *keep_busy(void *arg)
 	return NULL;
 }
 
-static void regions_close_while_a_queue_is_busy_with_others(void)
+TEST(regions_close_while_a_queue_is_busy_with_others)
 {
 	struct busy b = { 0 };
 	pthread_t thread;
@@ -357,7 +357,7 @@ static void regions_close_while_a_queue_is_busy_with_others(void)
 }
 
 /* One queue alternates between several pairs of regions, so its tasks are bound again each time. */
-static void a_queue_goes_from_region_to_region(void)
+TEST(a_queue_goes_from_region_to_region)
 {
 	enum { N = 6 };
 	dg_region *local[N];
@@ -388,7 +388,7 @@ static void a_queue_goes_from_region_to_region(void)
 	fix_close(&f);
 }
 
-static void a_child_of_a_fork_opens_its_own(void)
+TEST(a_child_of_a_fork_opens_its_own)
 {
 	struct fix f;
 	int status;
@@ -423,27 +423,8 @@ static void a_child_of_a_fork_opens_its_own(void)
 
 int main(int argc, char **argv)
 {
-	static const struct test tests[] = {
-		TEST(a_device_says_what_it_is),
-		TEST(a_function_is_found_by_its_address),
-		TEST(the_first_that_does_dma_is_taken),
-		TEST(a_function_without_dma_lends_and_moves_nothing),
-		TEST(a_descriptor_carries_docas_export),
-		TEST(what_is_larger_than_a_task_completes_as_one),
-		TEST(rows_larger_than_a_task_land_where_they_should),
-		TEST(many_operations_wait_for_tasks_and_all_complete),
-		TEST(after_an_error_the_queue_goes_on),
-		TEST(a_single_one_that_fails_says_so_and_the_next_is_good),
-		TEST(a_sleeper_is_woken_by_docas_notification),
-		TEST(the_bare_loop_takes_its_samples),
-		TEST(the_bare_loop_ends_though_a_task_does_not),
-		TEST(regions_close_while_a_queue_is_busy_with_others),
-		TEST(a_queue_goes_from_region_to_region),
-		TEST(a_child_of_a_fork_opens_its_own),
-	};
-
 	provider = "softdoca";
 	if (dg_provider_probe(provider, false))
 		SKIP(dg_last_error());
-	return RUN_TESTS(tests, argc, argv);
+	return run_tests(argc, argv);
 }

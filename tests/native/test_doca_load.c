@@ -41,7 +41,7 @@ static int refused(const char *name, const char *says)
 	return rc;
 }
 
-static void without_softdoca_its_folder_is_named(void)
+TEST(without_softdoca_its_folder_is_named)
 {
 	setenv("SOFTDOCA_LIB", "/nonexistent/lib", 1);
 	CHECK_EQ(refused("softdoca", "/nonexistent/lib"), -ENODEV);
@@ -53,7 +53,7 @@ static void without_softdoca_its_folder_is_named(void)
 	CHECK_EQ(dg_last_reason(-ENODEV), DG_REASON_SOFTDOCA);
 }
 
-static void without_doca_what_was_tried_and_what_to_install_is_named(void)
+TEST(without_doca_what_was_tried_and_what_to_install_is_named)
 {
 	void *real;
 
@@ -68,7 +68,7 @@ static void without_doca_what_was_tried_and_what_to_install_is_named(void)
 	CHECK_EQ(dg_last_reason(-ENODEV), DG_REASON_NO_DOCA);
 }
 
-static void softdoca_on_the_loaders_path_is_no_doca(void)
+TEST(softdoca_on_the_loaders_path_is_no_doca)
 {
 	char folder[400];
 	dg_device *dev;
@@ -85,7 +85,7 @@ static void softdoca_on_the_loaders_path_is_no_doca(void)
 	CHECK_EQ(dg_device_close(dev, 0), 0);
 }
 
-static void a_process_has_one_of_the_two(void)
+TEST(a_process_has_one_of_the_two)
 {
 	dg_device *dev = device_spinning(0);
 
@@ -97,7 +97,7 @@ static void a_process_has_one_of_the_two(void)
 
 /* A FIFO in place of the library: the loader waits for a writer, as a driver may wait for its
  * device. */
-static void a_probe_of_unresponsive_libraries_times_out(void)
+TEST(a_probe_of_unresponsive_libraries_times_out)
 {
 	char folder[] = P_tmpdir "/dgkit-no-doca-XXXXXX", fifo[sizeof(folder) + 24];
 	const char *made = getenv("DG_TEST_FOLDER");
@@ -120,16 +120,8 @@ static void a_probe_of_unresponsive_libraries_times_out(void)
 
 int main(int argc, char **argv)
 {
-	static const struct test tests[] = {
-		TEST(without_softdoca_its_folder_is_named),
-		TEST(without_doca_what_was_tried_and_what_to_install_is_named),
-		TEST(softdoca_on_the_loaders_path_is_no_doca),
-		TEST(a_process_has_one_of_the_two),
-		TEST(a_probe_of_unresponsive_libraries_times_out),
-	};
-
 	provider = "softdoca";
 	if (dg_provider_probe(provider, false))
 		SKIP(dg_last_error());
-	return RUN_TESTS(tests, argc, argv);
+	return run_tests(argc, argv);
 }

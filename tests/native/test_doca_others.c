@@ -134,7 +134,7 @@ static void exchange(struct fix *f, struct other o)
 	check_read(f, SIZE - 32, 2);
 }
 
-static void bytes_go_both_ways_through_docas_export(void)
+TEST(bytes_go_both_ways_through_docas_export)
 {
 	for (enum how how = BY_VM; how <= BY_PROXY; how++) {
 		struct token token;
@@ -153,7 +153,7 @@ static void bytes_go_both_ways_through_docas_export(void)
 	}
 }
 
-static void a_host_and_a_dpu_function_meet(void)
+TEST(a_host_and_a_dpu_function_meet)
 {
 	struct token token;
 	struct other o = borrow(lend_as_host, &token);
@@ -166,7 +166,7 @@ static void a_host_and_a_dpu_function_meet(void)
 	leave(o);
 }
 
-static void a_function_that_cannot_import_says_so(void)
+TEST(a_function_that_cannot_import_says_so)
 {
 	struct token token;
 	struct other o = borrow(lend_plain, &token);
@@ -180,7 +180,7 @@ static void a_function_that_cannot_import_says_so(void)
 	leave(o);
 }
 
-static void memory_that_soft_lends_is_reached_if_it_can_be_mapped(void)
+TEST(memory_that_soft_lends_is_reached_if_it_can_be_mapped)
 {
 	struct token token;
 	struct other o = borrow(lend_sealed_by_soft, &token);
@@ -201,7 +201,7 @@ static void memory_that_soft_lends_is_reached_if_it_can_be_mapped(void)
 	leave(o);
 }
 
-static void what_softdoca_lends_soft_reaches_as_before(void)
+TEST(what_softdoca_lends_soft_reaches_as_before)
 {
 	struct token token;
 	struct other o = borrow(lend_sealed, &token);
@@ -234,7 +234,7 @@ static int import_other_machine(dg_device *dev, struct dg_descriptor d, dg_regio
 	return dg_region_import(dev, buf, len, PATIENCE, r);
 }
 
-static void memory_of_another_machine_is_reached_without_a_share_server(void)
+TEST(memory_of_another_machine_is_reached_without_a_share_server)
 {
 	struct dg_descriptor d;
 	struct token token;
@@ -260,7 +260,7 @@ static void memory_of_another_machine_is_reached_without_a_share_server(void)
 	leave(o);
 }
 
-static void an_altered_descriptor_of_another_machine_opens_nothing(void)
+TEST(an_altered_descriptor_of_another_machine_opens_nothing)
 {
 	struct dg_descriptor d, good;
 	struct token token;
@@ -304,7 +304,7 @@ static void post_all(struct fix *f, struct transfer *t)
 	}
 }
 
-static void an_exporter_that_dies_under_transfers_ends_them(void)
+TEST(an_exporter_that_dies_under_transfers_ends_them)
 {
 	for (enum how how = BY_VM; how <= BY_PROXY; how++) {
 		struct transfer t[DEPTH];
@@ -366,7 +366,7 @@ static void export_to(struct other importer, dg_device **dev, dg_region **region
 	CHECK_EQ(hear_int(importer.fd), DG_METHOD_DOCA);
 }
 
-static void a_region_revoked_under_transfers_is_free_soon(void)
+TEST(a_region_revoked_under_transfers_is_free_soon)
 {
 	struct other importer = start(busy_importer);
 	int status = DG_OK;
@@ -384,7 +384,7 @@ static void a_region_revoked_under_transfers_is_free_soon(void)
 	CHECK_EQ(dg_device_close(dev, PATIENCE), 0);
 }
 
-static void an_importer_that_is_killed_holds_nothing(void)
+TEST(an_importer_that_is_killed_holds_nothing)
 {
 	struct other importer = start(busy_importer);
 	dg_device *dev;
@@ -400,21 +400,8 @@ static void an_importer_that_is_killed_holds_nothing(void)
 
 int main(int argc, char **argv)
 {
-	static const struct test tests[] = {
-		TEST(bytes_go_both_ways_through_docas_export),
-		TEST(a_host_and_a_dpu_function_meet),
-		TEST(a_function_that_cannot_import_says_so),
-		TEST(memory_that_soft_lends_is_reached_if_it_can_be_mapped),
-		TEST(what_softdoca_lends_soft_reaches_as_before),
-		TEST(memory_of_another_machine_is_reached_without_a_share_server),
-		TEST(an_altered_descriptor_of_another_machine_opens_nothing),
-		TEST(an_exporter_that_dies_under_transfers_ends_them),
-		TEST(a_region_revoked_under_transfers_is_free_soon),
-		TEST(an_importer_that_is_killed_holds_nothing),
-	};
-
 	provider = "softdoca";
 	if (dg_provider_probe(provider, false))
 		SKIP(dg_last_error());
-	return RUN_WITH_OWN_FOLDER(tests, argc, argv);
+	return run_with_own_folder(argc, argv);
 }

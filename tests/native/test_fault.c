@@ -43,7 +43,7 @@ static void poll_order(struct fix *f, uint32_t n, uint64_t *order, dg_wc *last)
 	}
 }
 
-static void an_error_is_reported_and_copies_nothing(void)
+TEST(an_error_is_reported_and_copies_nothing)
 {
 	for (int status = DG_LOCAL_ERROR; status <= DG_IO_FAILED; status++) {
 		const dg_fault_rule rule = { .action = DG_FAULT_ERROR, .status = status, ALWAYS };
@@ -63,7 +63,7 @@ static void an_error_is_reported_and_copies_nothing(void)
 }
 
 /* Also after an operation that is still being copied: an error takes no time of its own. */
-static void an_error_does_not_overtake(void)
+TEST(an_error_does_not_overtake)
 {
 	const dg_fault_rule rule = { .action = DG_FAULT_ERROR, .status = DG_IO_FAILED, .skip = 2, .count = 2, ALWAYS };
 	uint64_t order[6];
@@ -101,7 +101,7 @@ static uint64_t failures(const dg_fault_rule *rule, uint32_t op, uint32_t n)
 	return mask;
 }
 
-static void a_rule_matches_what_it_says_and_no_more(void)
+TEST(a_rule_matches_what_it_says_and_no_more)
 {
 	dg_fault_rule rule = { .action = DG_FAULT_ERROR, .status = DG_IO_FAILED, ALWAYS };
 
@@ -123,7 +123,7 @@ static void a_rule_matches_what_it_says_and_no_more(void)
 	CHECK_EQ(failures(&rule, DG_WRITE, 12), 0);
 }
 
-static void a_rule_matches_atomics_by_their_bits(void)
+TEST(a_rule_matches_atomics_by_their_bits)
 {
 	dg_fault_rule rule = { .action = DG_FAULT_ERROR, .status = DG_IO_FAILED, ALWAYS };
 
@@ -151,7 +151,7 @@ static void a_rule_matches_atomics_by_their_bits(void)
 	}
 }
 
-static void chance_follows_the_seed(void)
+TEST(chance_follows_the_seed)
 {
 	dg_fault_rule rule = { .action = DG_FAULT_ERROR, .status = DG_IO_FAILED, ALWAYS, .seed = 42 };
 	uint64_t first, other;
@@ -165,7 +165,7 @@ static void chance_follows_the_seed(void)
 	CHECK(__builtin_popcountll(first) > 15 && __builtin_popcountll(first) < 45);
 }
 
-static void a_delayed_operation_takes_at_least_its_delay(void)
+TEST(a_delayed_operation_takes_at_least_its_delay)
 {
 	const dg_fault_rule rule = { .action = DG_FAULT_DELAY, .delay_ns = 30 * MS, .skip = 1, ALWAYS };
 	struct fix f;
@@ -184,7 +184,7 @@ static void a_delayed_operation_takes_at_least_its_delay(void)
 }
 
 /* The end of a delay must wake a caller that sleeps on the fd. */
-static void a_delay_that_ends_wakes_the_sleeper(void)
+TEST(a_delay_that_ends_wakes_the_sleeper)
 {
 	const dg_fault_rule rule = { .action = DG_FAULT_DELAY, .delay_ns = 20 * MS, ALWAYS };
 	struct pollfd fd = { .events = POLLIN };
@@ -206,7 +206,7 @@ static void a_delay_that_ends_wakes_the_sleeper(void)
 	fix_close(&f);
 }
 
-static void a_reordered_operation_comes_after_the_next(void)
+TEST(a_reordered_operation_comes_after_the_next)
 {
 	const dg_fault_rule rule = { .action = DG_FAULT_REORDER, .delay_ns = 10 * SECOND, .count = 1, ALWAYS };
 	uint64_t order[3];
@@ -229,7 +229,7 @@ static void a_reordered_operation_comes_after_the_next(void)
 	fix_close(&f);
 }
 
-static void a_reordered_operation_without_a_next_comes_all_the_same(void)
+TEST(a_reordered_operation_without_a_next_comes_all_the_same)
 {
 	const dg_fault_rule rule = { .action = DG_FAULT_REORDER, ALWAYS };
 	struct fix f;
@@ -241,7 +241,7 @@ static void a_reordered_operation_without_a_next_comes_all_the_same(void)
 	fix_close(&f);
 }
 
-static void a_fence_holds_under_delays_and_reordering(void)
+TEST(a_fence_holds_under_delays_and_reordering)
 {
 	static const uint32_t actions[] = { DG_FAULT_DELAY, DG_FAULT_REORDER };
 
@@ -270,7 +270,7 @@ static void a_fence_holds_under_delays_and_reordering(void)
 
 /* Delayed operations are released between chains, never within one; a chain fails if one of its
  * requests does. */
-static void a_held_operation_never_comes_between_the_parts_of_a_chain(void)
+TEST(a_held_operation_never_comes_between_the_parts_of_a_chain)
 {
 	const dg_fault_rule rule = { .action = DG_FAULT_REORDER, .delay_ns = 10 * SECOND, .count = 1, ALWAYS };
 	uint64_t order[2];
@@ -303,7 +303,7 @@ static void a_held_operation_never_comes_between_the_parts_of_a_chain(void)
 	CHECK_EQ(munmap(gone, 4096), 0);
 }
 
-static void a_fence_inside_a_chain_waits_for_what_is_held(void)
+TEST(a_fence_inside_a_chain_waits_for_what_is_held)
 {
 	const dg_fault_rule rule = { .action = DG_FAULT_DELAY, .delay_ns = 20 * MS, .count = 1, ALWAYS };
 	uint64_t order[2];
@@ -325,7 +325,7 @@ static void a_fence_inside_a_chain_waits_for_what_is_held(void)
 	fix_close(&f);
 }
 
-static void a_lost_completion_ends_as_timed_out(void)
+TEST(a_lost_completion_ends_as_timed_out)
 {
 	const dg_fault_rule rule = { .action = DG_FAULT_LOSE, .count = 3, ALWAYS };
 	struct transfer t;
@@ -357,7 +357,7 @@ static void a_lost_completion_ends_as_timed_out(void)
 	fix_close(&f);
 }
 
-static void arming_reports_a_lost_completion(void)
+TEST(arming_reports_a_lost_completion)
 {
 	const dg_fault_rule rule = { .action = DG_FAULT_LOSE, .count = 1, ALWAYS };
 	uint64_t start;
@@ -379,7 +379,7 @@ static void arming_reports_a_lost_completion(void)
 	fix_close(&f);
 }
 
-static void places_of_lost_operations_are_missed_and_named(void)
+TEST(places_of_lost_operations_are_missed_and_named)
 {
 	const dg_fault_rule rule = { .action = DG_FAULT_LOSE, .count = 6, ALWAYS };
 	struct fix f;
@@ -402,7 +402,7 @@ static void places_of_lost_operations_are_missed_and_named(void)
 	fix_close(&f);
 }
 
-static void closing_flushes_what_is_held_and_what_was_lost(void)
+TEST(closing_flushes_what_is_held_and_what_was_lost)
 {
 	const dg_fault_rule rules[] = {
 		{ .action = DG_FAULT_LOSE, .count = 2, ALWAYS },
@@ -433,7 +433,7 @@ static void closing_flushes_what_is_held_and_what_was_lost(void)
 	fix_close(&f);
 }
 
-static void a_lost_chain_gives_all_its_places_back_at_close(void)
+TEST(a_lost_chain_gives_all_its_places_back_at_close)
 {
 	dg_fault_rule rule = { .action = DG_FAULT_DELAY, .delay_ns = 1000 * SECOND, .count = 1, ALWAYS };
 	struct fix f;
@@ -455,7 +455,7 @@ static void a_lost_chain_gives_all_its_places_back_at_close(void)
 	fix_close(&f);
 }
 
-static void a_stamp_that_was_shared_says_so(void)
+TEST(a_stamp_that_was_shared_says_so)
 {
 	const dg_fault_rule rule = { .action = DG_FAULT_DELAY, .delay_ns = 20 * MS, .count = 1, ALWAYS };
 	bool shared = false;
@@ -482,7 +482,7 @@ static void a_stamp_that_was_shared_says_so(void)
 	fix_close(&f);
 }
 
-static void nonsense_rules_are_refused(void)
+TEST(nonsense_rules_are_refused)
 {
 	const dg_fault_rule bad[] = {
 		{ .action = 4, ALWAYS }, { .action = DG_FAULT_ERROR, .status = DG_OK, ALWAYS },
@@ -506,30 +506,7 @@ static void nonsense_rules_are_refused(void)
 
 int main(int argc, char **argv)
 {
-	static const struct test tests[] = {
-		TEST(an_error_is_reported_and_copies_nothing),
-		TEST(an_error_does_not_overtake),
-		TEST(a_rule_matches_what_it_says_and_no_more),
-		TEST(a_rule_matches_atomics_by_their_bits),
-		TEST(chance_follows_the_seed),
-		TEST(a_delayed_operation_takes_at_least_its_delay),
-		TEST(a_delay_that_ends_wakes_the_sleeper),
-		TEST(a_reordered_operation_comes_after_the_next),
-		TEST(a_reordered_operation_without_a_next_comes_all_the_same),
-		TEST(a_fence_holds_under_delays_and_reordering),
-		TEST(a_held_operation_never_comes_between_the_parts_of_a_chain),
-		TEST(a_fence_inside_a_chain_waits_for_what_is_held),
-		TEST(a_lost_completion_ends_as_timed_out),
-		TEST(arming_reports_a_lost_completion),
-		TEST(places_of_lost_operations_are_missed_and_named),
-		TEST(closing_flushes_what_is_held_and_what_was_lost),
-		TEST(a_lost_chain_gives_all_its_places_back_at_close),
-		TEST(a_stamp_that_was_shared_says_so),
-		TEST(nonsense_rules_are_refused),
-	};
-
 	static const char *const inner[] = { "soft", "softdoca" };
-	const size_t n = sizeof(tests) / sizeof(tests[0]);
 	int failed = 0, skipped = 0;
 
 	provider = "fault";
@@ -537,7 +514,7 @@ int main(int argc, char **argv)
 		int rc;
 
 		wrapped = inner[i];
-		rc = run_over(tests, n, argc > 1 ? argv[1] : NULL);
+		rc = run_over(argc, argv);
 		failed += rc && rc != CHECK_SKIPPED;
 		skipped += rc == CHECK_SKIPPED;
 	}

@@ -141,7 +141,7 @@ static struct dg_gpu_request copy_request(const struct world *w, dg_u8 op, uint6
 	};
 }
 
-static void a_record_is_unpacked_as_it_was_packed(void)
+TEST(a_record_is_unpacked_as_it_was_packed)
 {
 	for (int n = 0; n < 20000; n++) {
 		const struct dg_gpu_request r = {
@@ -175,7 +175,7 @@ static void a_record_is_unpacked_as_it_was_packed(void)
 	}
 }
 
-static void inline_bytes_are_unpacked_and_leave_the_other_fields(void)
+TEST(inline_bytes_are_unpacked_and_leave_the_other_fields)
 {
 	for (dg_u32 length = 0; length <= DG_INLINE_MAX; length++) {
 		const struct dg_gpu_request r = {.op = DG_OP_PUT_INLINE,
@@ -199,7 +199,7 @@ static void inline_bytes_are_unpacked_and_leave_the_other_fields(void)
 	}
 }
 
-static void completions_are_ordered_across_the_wrap(void)
+TEST(completions_are_ordered_across_the_wrap)
 {
 	const uint64_t at[] = {0, 1, 63, 1u << 31, (1ull << 56) - 2, (1ull << 56) - 1};
 	for (size_t i = 0; i < sizeof at / sizeof at[0]; i++)
@@ -211,7 +211,7 @@ static void completions_are_ordered_across_the_wrap(void)
 		}
 }
 
-static void a_record_of_which_a_word_is_missing_is_not_taken(void)
+TEST(a_record_of_which_a_word_is_missing_is_not_taken)
 {
 	struct dg_gpu_record record;
 	dg_u64 words[DG_RECORD_WORDS];
@@ -257,7 +257,7 @@ static void *put_and_get(void *arg)
 	return NULL;
 }
 
-static void bytes_and_completions_are_seen_in_order(void)
+TEST(bytes_and_completions_are_seen_in_order)
 {
 	const uint64_t firsts[] = {0, (1ull << 56) - 100, 255 * DEPTH};
 	struct world w;
@@ -309,7 +309,7 @@ static void *put_with_signals(void *arg)
 }
 
 /* Litmus 7. Forbidden: the word counts a put of which the reader does not see all bytes. */
-static void a_signal_is_seen_after_its_bytes(void)
+TEST(a_signal_is_seen_after_its_bytes)
 {
 	struct world w;
 	struct signals s = {.w = &w};
@@ -333,7 +333,7 @@ static void a_signal_is_seen_after_its_bytes(void)
 #endif
 
 /* Litmus 5. Forbidden: a place shows a later state while first_error, stored before, is not seen. */
-static void the_first_error_is_seen_before_what_overtakes_it(void)
+TEST(the_first_error_is_seen_before_what_overtakes_it)
 {
 	struct world w;
 	world_open(&w);
@@ -375,7 +375,7 @@ static void *put_until_closed(void *arg)
 /* Litmus 6. Forbidden: a wait continues after the close; or it ends as closed although its
  * completion was stored before (then `there` would not have been checked in the round it belongs
  * to). */
-static void closing_ends_every_wait(void)
+TEST(closing_ends_every_wait)
 {
 	struct world w;
 	world_open(&w);
@@ -394,7 +394,7 @@ static void closing_ends_every_wait(void)
 
 /* Random records, some of them nearly valid: none moves a byte outside the regions, and another
  * ring is served throughout. */
-static void random_records_move_nothing_outside_and_stop_no_other(void)
+TEST(random_records_move_nothing_outside_and_stop_no_other)
 {
 	struct world w;
 	struct poster fuzzed, peer;
@@ -472,7 +472,7 @@ static void *ask_contested(void *arg)
 	return NULL;
 }
 
-static void threads_close_and_ask_one_ring(void)
+TEST(threads_close_and_ask_one_ring)
 {
 	enum { ROUNDS = 300, CLOSERS = 3, THREADS = CLOSERS + 1 };
 	struct world w;
@@ -496,7 +496,7 @@ static void threads_close_and_ask_one_ring(void)
 	world_close(&w);
 }
 
-static void a_closed_ring_outlives_its_proxy(void)
+TEST(a_closed_ring_outlives_its_proxy)
 {
 	struct world w;
 	struct poster p;
@@ -510,7 +510,7 @@ static void a_closed_ring_outlives_its_proxy(void)
 	dg_ring_free(p.ring);
 }
 
-static void a_wrong_configuration_is_refused(void)
+TEST(a_wrong_configuration_is_refused)
 {
 	const dg_ring_config wrong[] = {{.depth = 32}, {.depth = 100}, {.depth = 32768},
 					{.depth = 64, .first = 1ull << 56}};
@@ -530,7 +530,7 @@ static void a_wrong_configuration_is_refused(void)
 
 /* Small and large copies in both directions, some with a flag, some invalid: each ends with its own
  * status, and the bytes are as if the operations had been executed one after the other. */
-static void copies_of_all_kinds_are_made_in_posting_order(void)
+TEST(copies_of_all_kinds_are_made_in_posting_order)
 {
 	static struct world w;
 	static char local[SIZE], remote[SIZE];
@@ -658,7 +658,7 @@ static dg_region *namesake(struct world *w, uint32_t name, const dg_memory *memo
 	}
 }
 
-static void a_ring_does_not_write_into_a_region_with_the_name_of_its_closed_one(void)
+TEST(a_ring_does_not_write_into_a_region_with_the_name_of_its_closed_one)
 {
 	static char stranger[SIZE];
 	const dg_memory memory = {.addr = stranger, .size = SIZE, .fd = -1};
@@ -679,7 +679,7 @@ static void a_ring_does_not_write_into_a_region_with_the_name_of_its_closed_one(
 	foreign_close(&f);
 }
 
-static void a_ring_does_not_read_a_region_with_the_name_of_its_closed_one(void)
+TEST(a_ring_does_not_read_a_region_with_the_name_of_its_closed_one)
 {
 	struct foreign f;
 	foreign_open(&f);
@@ -691,7 +691,7 @@ static void a_ring_does_not_read_a_region_with_the_name_of_its_closed_one(void)
 	foreign_close(&f);
 }
 
-static void a_receive_does_not_fill_a_region_with_the_name_of_its_closed_one(void)
+TEST(a_receive_does_not_fill_a_region_with_the_name_of_its_closed_one)
 {
 	static char stranger[SIZE];
 	const dg_memory memory = {.addr = stranger, .size = SIZE, .fd = -1};
@@ -722,7 +722,7 @@ static void a_receive_does_not_fill_a_region_with_the_name_of_its_closed_one(voi
 	world_close(&w);
 }
 
-static void a_prepared_operation_does_not_use_a_region_with_the_name_of_its_closed_one(void)
+TEST(a_prepared_operation_does_not_use_a_region_with_the_name_of_its_closed_one)
 {
 	static char stranger[SIZE];
 	const dg_memory memory = {.addr = stranger, .size = SIZE, .fd = -1};
@@ -742,28 +742,4 @@ static void a_prepared_operation_does_not_use_a_region_with_the_name_of_its_clos
 	world_close(&w);
 }
 
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(a_record_is_unpacked_as_it_was_packed),
-		TEST(inline_bytes_are_unpacked_and_leave_the_other_fields),
-		TEST(completions_are_ordered_across_the_wrap),
-		TEST(a_record_of_which_a_word_is_missing_is_not_taken),
-		TEST(bytes_and_completions_are_seen_in_order),
-#ifndef __SANITIZE_THREAD__
-		TEST(a_signal_is_seen_after_its_bytes),
-#endif
-		TEST(the_first_error_is_seen_before_what_overtakes_it),
-		TEST(copies_of_all_kinds_are_made_in_posting_order),
-		TEST(closing_ends_every_wait),
-		TEST(random_records_move_nothing_outside_and_stop_no_other),
-		TEST(threads_close_and_ask_one_ring),
-		TEST(a_closed_ring_outlives_its_proxy),
-		TEST(a_wrong_configuration_is_refused),
-		TEST(a_ring_does_not_write_into_a_region_with_the_name_of_its_closed_one),
-		TEST(a_ring_does_not_read_a_region_with_the_name_of_its_closed_one),
-		TEST(a_receive_does_not_fill_a_region_with_the_name_of_its_closed_one),
-		TEST(a_prepared_operation_does_not_use_a_region_with_the_name_of_its_closed_one),
-	};
-	return RUN_TESTS(tests, argc, argv);
-}
+TEST_MAIN(run_tests)

@@ -130,7 +130,7 @@ static unsigned tolerated(unsigned rounds)
 	return machine_errors() ? rounds / 1000 : 0;
 }
 
-static void the_machine_keeps_seq_cst_or_is_an_emulator(void)
+TEST(the_machine_keeps_seq_cst_or_is_an_emulator)
 {
 	unsigned bad = machine_errors();
 
@@ -185,7 +185,7 @@ static bool pipe_asleep_for_ever(void)
 	return armed && poll(&fd, 1, 0) == 0;
 }
 
-static void a_caller_who_sleeps_is_woken(void)
+TEST(a_caller_who_sleeps_is_woken)
 {
 	static const struct litmus l = { pipe_reset, pipe_sleep, pipe_publish, pipe_asleep_for_ever };
 
@@ -199,7 +199,7 @@ static void a_caller_who_sleeps_is_woken(void)
  * loads the engine's flag. Right: the engine stores its flag, then loads the ring. Forbidden: neither
  * sees the other; the operation then ends as DG_TIMED_OUT, because there is no other doorbell.
  */
-static void an_engine_that_sleeps_is_woken(void)
+TEST(an_engine_that_sleeps_is_woken)
 {
 	uint64_t end = dg_now_ns() + BUDGET;
 	unsigned round = 0, bad = 0;
@@ -256,7 +256,7 @@ static bool gate_moves_freed_bytes(void)
 	return moves && frees;
 }
 
-static void no_byte_moves_after_a_gate_was_seen_quiet(void)
+TEST(no_byte_moves_after_a_gate_was_seen_quiet)
 {
 	static const struct litmus l = { gate_reset, gate_post, gate_revoke, gate_moves_freed_bytes };
 
@@ -302,7 +302,7 @@ static bool grace_too_short(void)
 	return found && freed_under_us;
 }
 
-static void a_closer_waits_for_whoever_found_the_region(void)
+TEST(a_closer_waits_for_whoever_found_the_region)
 {
 	static const struct litmus l = { grace_reset, grace_post, grace_close, grace_too_short };
 
@@ -310,15 +310,4 @@ static void a_closer_waits_for_whoever_found_the_region(void)
 	hammer(&l);
 }
 
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(the_machine_keeps_seq_cst_or_is_an_emulator),
-		TEST(a_caller_who_sleeps_is_woken),
-		TEST(an_engine_that_sleeps_is_woken),
-		TEST(no_byte_moves_after_a_gate_was_seen_quiet),
-		TEST(a_closer_waits_for_whoever_found_the_region),
-	};
-
-	return RUN_TESTS(tests, argc, argv);
-}
+TEST_MAIN(run_tests)

@@ -127,7 +127,7 @@ static void check_that_it_ends(int fd)
 	close(fd);
 }
 
-static void bytes_arrive_whole_and_nothing_beside_them(void)
+TEST(bytes_arrive_whole_and_nothing_beside_them)
 {
 	start();
 	struct client c = join();
@@ -140,7 +140,7 @@ static void bytes_arrive_whole_and_nothing_beside_them(void)
 	stop();
 }
 
-static void a_request_beyond_its_memory_moves_nothing(void)
+TEST(a_request_beyond_its_memory_moves_nothing)
 {
 	start();
 	struct client c = join();
@@ -167,7 +167,7 @@ static void a_request_beyond_its_memory_moves_nothing(void)
 	stop();
 }
 
-static void memory_that_its_owner_closed_is_not_touched(void)
+TEST(memory_that_its_owner_closed_is_not_touched)
 {
 	start();
 	struct client c = join();
@@ -181,7 +181,7 @@ static void memory_that_its_owner_closed_is_not_touched(void)
 }
 
 /* The requests in flight end first, and a client that ends leaves none behind. */
-static void a_release_and_an_end_wait_for_what_is_in_flight(void)
+TEST(a_release_and_an_end_wait_for_what_is_in_flight)
 {
 	start();
 	for (int turn = 0; turn < 20; turn++) {
@@ -201,7 +201,7 @@ static void a_release_and_an_end_wait_for_what_is_in_flight(void)
 	stop();
 }
 
-static void a_client_that_violates_the_protocol_ends_alone(void)
+TEST(a_client_that_violates_the_protocol_ends_alone)
 {
 	start();
 	struct client good = join(), late = join();
@@ -235,14 +235,4 @@ static void a_client_that_violates_the_protocol_ends_alone(void)
 	stop();
 }
 
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(bytes_arrive_whole_and_nothing_beside_them),
-		TEST(a_request_beyond_its_memory_moves_nothing),
-		TEST(memory_that_its_owner_closed_is_not_touched),
-		TEST(a_release_and_an_end_wait_for_what_is_in_flight),
-		TEST(a_client_that_violates_the_protocol_ends_alone),
-	};
-	return RUN_TESTS(tests, argc, argv);
-}
+TEST_MAIN(run_tests)

@@ -71,7 +71,7 @@ static nccl_result wait_for(void *request)
 }
 
 /* NCCL's device code posts a value with a signal in a window as a put and a signal without bytes. */
-static void a_signal_waits_for_all_earlier_puts(void)
+TEST(a_signal_waits_for_all_earlier_puts)
 {
 	const dg_fault_rule delay = {.action = DG_FAULT_DELAY, .delay_ns = SECOND / 2, .ops = 2,
 				     .count = 1, .every = 1, .max_size = UINT64_MAX, .ppm = 1000000};
@@ -93,7 +93,7 @@ static void a_signal_waits_for_all_earlier_puts(void)
 	CHECK_EQ(comm_close(comm), 0);
 }
 
-static void a_flush_waits_for_earlier_puts(void)
+TEST(a_flush_waits_for_earlier_puts)
 {
 	const dg_fault_rule delay = {.action = DG_FAULT_DELAY, .delay_ns = SECOND / 2, .ops = 2,
 				     .count = 1, .every = 1, .max_size = UINT64_MAX, .ppm = 1000000};
@@ -107,7 +107,7 @@ static void a_flush_waits_for_earlier_puts(void)
 	CHECK_EQ(comm_close(comm), 0);
 }
 
-static void a_failed_put_sends_no_signal_and_none_behind_it(void)
+TEST(a_failed_put_sends_no_signal_and_none_behind_it)
 {
 	const dg_fault_rule error = {.action = DG_FAULT_ERROR, .status = DG_IO_FAILED, .ops = 2,
 				     .count = 1, .every = 1, .max_size = UINT64_MAX, .ppm = 1000000};
@@ -125,7 +125,7 @@ static void a_failed_put_sends_no_signal_and_none_behind_it(void)
 }
 
 /* NCCL's proxy tests each request in flight in each pass, before it calls for progress. */
-static void a_test_makes_progress_only_if_none_was_made_since_the_last(void)
+TEST(a_test_makes_progress_only_if_none_was_made_since_the_last)
 {
 	const dg_fault_rule delay = {.action = DG_FAULT_DELAY, .delay_ns = SECOND / 10, .ops = 2,
 				     .every = 1, .max_size = UINT64_MAX, .ppm = 1000000};
@@ -141,7 +141,7 @@ static void a_test_makes_progress_only_if_none_was_made_since_the_last(void)
 	CHECK_EQ(comm_close(comm), 0);
 }
 
-static void puts_that_come_while_one_is_moved_are_submitted_together(void)
+TEST(puts_that_come_while_one_is_moved_are_submitted_together)
 {
 	const dg_fault_rule delay = {.action = DG_FAULT_DELAY, .delay_ns = SECOND / 10, .ops = 2,
 				     .count = 1, .every = 1, .max_size = UINT64_MAX, .ppm = 1000000};
@@ -166,7 +166,7 @@ static void puts_that_come_while_one_is_moved_are_submitted_together(void)
 }
 
 /* A batch is refused whole; those of it that are right are then submitted alone. */
-static void a_refused_put_does_not_take_others_of_its_batch_with_it(void)
+TEST(a_refused_put_does_not_take_others_of_its_batch_with_it)
 {
 	const dg_fault_rule delay = {.action = DG_FAULT_DELAY, .delay_ns = 1, .ops = 2, .count = 1,
 				     .every = 1, .max_size = UINT64_MAX, .ppm = 1000000};
@@ -184,7 +184,7 @@ static void a_refused_put_does_not_take_others_of_its_batch_with_it(void)
 }
 
 /* A DPU agent in this process; its bytes take another path than the provider fault. */
-static void an_agent_moves_the_bytes_and_its_end_is_an_error(void)
+TEST(an_agent_moves_the_bytes_and_its_end_is_an_error)
 {
 	const dg_fault_rule delay = {.action = DG_FAULT_DELAY, .delay_ns = 1, .ops = 2, .count = 1,
 				     .every = 1, .max_size = UINT64_MAX, .ppm = 1000000};
@@ -253,7 +253,7 @@ static void *own_put(const struct own_puts *o, uint64_t size)
 	return request;
 }
 
-static void a_signal_to_the_rank_itself_goes_with_the_bytes(void)
+TEST(a_signal_to_the_rank_itself_goes_with_the_bytes)
 {
 	static const uint64_t sizes[] = {8, 256, 100, 8192, 40000};
 	struct own_puts o;
@@ -277,7 +277,7 @@ static void a_signal_to_the_rank_itself_goes_with_the_bytes(void)
 	CHECK_EQ(comm_close(comm), 0);
 }
 
-static void signals_that_are_joined_and_that_are_not_are_all_added(void)
+TEST(signals_that_are_joined_and_that_are_not_are_all_added)
 {
 	struct own_puts o;
 	void *requests[40];
@@ -294,7 +294,7 @@ static void signals_that_are_joined_and_that_are_not_are_all_added(void)
 	CHECK_EQ(comm_close(comm), 0);
 }
 
-static void a_failed_put_does_not_write_the_joined_signal(void)
+TEST(a_failed_put_does_not_write_the_joined_signal)
 {
 	struct own_puts o;
 	open_own_puts(&o);
@@ -308,19 +308,4 @@ static void a_failed_put_does_not_write_the_joined_signal(void)
 	CHECK_EQ(comm_close(comm), 0);
 }
 
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(an_agent_moves_the_bytes_and_its_end_is_an_error),
-		TEST(a_test_makes_progress_only_if_none_was_made_since_the_last),
-		TEST(puts_that_come_while_one_is_moved_are_submitted_together),
-		TEST(a_refused_put_does_not_take_others_of_its_batch_with_it),
-		TEST(a_signal_waits_for_all_earlier_puts),
-		TEST(a_flush_waits_for_earlier_puts),
-		TEST(a_failed_put_sends_no_signal_and_none_behind_it),
-		TEST(a_signal_to_the_rank_itself_goes_with_the_bytes),
-		TEST(signals_that_are_joined_and_that_are_not_are_all_added),
-		TEST(a_failed_put_does_not_write_the_joined_signal),
-	};
-	return RUN_TESTS(tests, argc, argv);
-}
+TEST_MAIN(run_tests)

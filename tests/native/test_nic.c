@@ -97,22 +97,22 @@ static void each_opcode_moves_its_bytes(uint32_t mode)
 	pair_close(&p);
 }
 
-static void entries_are_executed_with_a_proxy_doorbell(void)
+TEST(entries_are_executed_with_a_proxy_doorbell)
 {
 	each_opcode_moves_its_bytes(DG_NIC_PROXY);
 }
 
-static void entries_are_executed_with_a_record(void)
+TEST(entries_are_executed_with_a_record)
 {
 	each_opcode_moves_its_bytes(DG_NIC_RECORD);
 }
 
-static void entries_are_executed_without_a_record(void)
+TEST(entries_are_executed_without_a_record)
 {
 	each_opcode_moves_its_bytes(DG_NIC_NO_RECORD);
 }
 
-static void messages_arrive_in_receives(void)
+TEST(messages_arrive_in_receives)
 {
 	struct pair p;
 	uint8_t w[64] = { 0 };
@@ -166,7 +166,7 @@ static void check_error(struct pair *p, uint8_t syndrome, const char *why)
 	check_done(&p->b, (uint16_t)(p->b.next - 1));
 }
 
-static void a_message_to_a_queue_pair_without_receives_fails(void)
+TEST(a_message_to_a_queue_pair_without_receives_fails)
 {
 	struct program other;
 	dg_nic_qp_info info;
@@ -225,7 +225,7 @@ static uint8_t *write_entry(struct pair *p, uint8_t *w)
 	return w;
 }
 
-static void wrong_entries_end_their_queue_pair(void)
+TEST(wrong_entries_end_their_queue_pair)
 {
 	struct wrong {
 		uint32_t at, bytes; /* where, and how many */
@@ -270,7 +270,7 @@ static void wrong_entries_end_their_queue_pair(void)
 	pair_close(&p);
 }
 
-static void number_of_segments_must_fit(void)
+TEST(number_of_segments_must_fit)
 {
 	static const uint8_t counts[] = { 0, 1, 2, 63 };
 	struct pair p;
@@ -299,7 +299,7 @@ static void number_of_segments_must_fit(void)
 	pair_close(&p);
 }
 
-static void keys_have_rights_and_a_domain(void)
+TEST(keys_have_rights_and_a_domain)
 {
 	struct pair p;
 	uint32_t read_only, other_domain;
@@ -326,7 +326,7 @@ static void keys_have_rights_and_a_domain(void)
 	pair_close(&p);
 }
 
-static void atomic_operations_are_checked(void)
+TEST(atomic_operations_are_checked)
 {
 	struct pair p;
 	uint8_t w[1024];
@@ -347,7 +347,7 @@ static void atomic_operations_are_checked(void)
 	pair_close(&p);
 }
 
-static void masked_atomic_operations_change_their_bits(void)
+TEST(masked_atomic_operations_change_their_bits)
 {
 	struct pair p;
 	uint8_t w[128] = { 0 };
@@ -387,7 +387,7 @@ static void masked_atomic_operations_change_their_bits(void)
 	pair_close(&p);
 }
 
-static void entries_may_have_many_segments(void)
+TEST(entries_may_have_many_segments)
 {
 	struct pair p;
 	uint8_t w[1024] = { 0 };
@@ -451,13 +451,13 @@ static void a_doorbell_that_goes_back_is_ignored(uint32_t mode)
 	pair_close(&p);
 }
 
-static void doorbells_only_go_forward(void)
+TEST(doorbells_only_go_forward)
 {
 	for (uint32_t mode = DG_NIC_PROXY; mode <= DG_NIC_NO_RECORD; mode++)
 		a_doorbell_that_goes_back_is_ignored(mode);
 }
 
-static void rings_and_indices_wrap(void)
+TEST(rings_and_indices_wrap)
 {
 	struct pair p;
 	const int laps = repeats(1100); /* more than 65536 entries: the index wraps, too */
@@ -476,7 +476,7 @@ static void rings_and_indices_wrap(void)
 	pair_close(&p);
 }
 
-static void a_collapsed_cq_has_the_last_entry(void)
+TEST(a_collapsed_cq_has_the_last_entry)
 {
 	struct pair p;
 	dg_nic_qp_config c;
@@ -509,7 +509,7 @@ static void a_collapsed_cq_has_the_last_entry(void)
 	pair_close(&p);
 }
 
-static void a_wait_holds_its_own_queue_only(void)
+TEST(a_wait_holds_its_own_queue_only)
 {
 	struct pair p;
 	uint8_t w[64] = { 0 };
@@ -540,7 +540,7 @@ static void a_wait_holds_its_own_queue_only(void)
 	pair_close(&p);
 }
 
-static void large_entries_keep_their_order(void)
+TEST(large_entries_keep_their_order)
 {
 	enum { LARGE = 8 << 20 };
 	struct pair p;
@@ -577,7 +577,7 @@ static void large_entries_keep_their_order(void)
 	munmap(to, LARGE);
 }
 
-static void a_region_closed_under_traffic_ends_the_queue_pair(void)
+TEST(a_region_closed_under_traffic_ends_the_queue_pair)
 {
 	struct pair p;
 	struct cqe c = { .syndrome = 0 };
@@ -597,7 +597,7 @@ static void a_region_closed_under_traffic_ends_the_queue_pair(void)
 	pair_close(&p);
 }
 
-static void an_error_flushes_receives(void)
+TEST(an_error_flushes_receives)
 {
 	struct pair p;
 	struct cqe c;
@@ -629,7 +629,7 @@ static void put_send(struct program *p, uint8_t opcode, const void *local, uint3
 	put_entry(p, w, 1);
 }
 
-static void messages_that_do_not_fit_are_errors_of_both(void)
+TEST(messages_that_do_not_fit_are_errors_of_both)
 {
 	struct pair p;
 	struct cqe c;
@@ -675,7 +675,7 @@ static void check_receive(struct pair *p, uint32_t qpn, uint8_t syndrome, uint32
 		CHECK_EQ(c.size, size);
 }
 
-static void queue_pairs_share_receives(void)
+TEST(queue_pairs_share_receives)
 {
 	struct pair p;
 	struct program from, to;
@@ -719,7 +719,7 @@ static void queue_pairs_share_receives(void)
 	pair_close(&p);
 }
 
-static void a_wrong_receive_is_an_error_of_both(void)
+TEST(a_wrong_receive_is_an_error_of_both)
 {
 	struct pair p;
 	struct cqe c;
@@ -734,7 +734,7 @@ static void a_wrong_receive_is_an_error_of_both(void)
 	pair_close(&p);
 }
 
-static void messages_go_both_ways_in_order(void)
+TEST(messages_go_both_ways_in_order)
 {
 	struct pair p;
 	const uint32_t rounds = (uint32_t)repeats(2000);
@@ -777,7 +777,7 @@ static void messages_go_both_ways_in_order(void)
 	pair_close(&p);
 }
 
-static void short_messages_may_lie_in_the_cqe(void)
+TEST(short_messages_may_lie_in_the_cqe)
 {
 	struct pair p;
 	struct cqe c;
@@ -810,7 +810,7 @@ static void short_messages_may_lie_in_the_cqe(void)
 	pair_close(&p);
 }
 
-static void a_fence_and_a_dump_wait_for_earlier_entries(void)
+TEST(a_fence_and_a_dump_wait_for_earlier_entries)
 {
 	enum { LARGE = 4 << 20 };
 	struct pair p;
@@ -838,7 +838,7 @@ static void a_fence_and_a_dump_wait_for_earlier_entries(void)
 	munmap(to, LARGE);
 }
 
-static void queue_pairs_take_turns(void)
+TEST(queue_pairs_take_turns)
 {
 	enum { N = 8, MANY = 256 };
 	struct pair p;
@@ -867,7 +867,7 @@ static void queue_pairs_take_turns(void)
 	pair_close(&p);
 }
 
-static void a_forked_child_can_only_close(void)
+TEST(a_forked_child_can_only_close)
 {
 	struct pair p;
 	int status;
@@ -893,7 +893,7 @@ static void a_forked_child_can_only_close(void)
 	pair_close(&p);
 }
 
-static void wrong_configurations_are_refused(void)
+TEST(wrong_configurations_are_refused)
 {
 	struct pair p;
 	dg_nic_qp_config c;
@@ -948,7 +948,7 @@ static void pairs_open(struct pair *p, struct pair *q)
 	program_connect(&q->a, &a);
 }
 
-static void two_nics_of_a_process_reach_each_other(void)
+TEST(two_nics_of_a_process_reach_each_other)
 {
 	struct pair p, q;
 
@@ -984,7 +984,7 @@ static uint64_t passes_of(const struct program *p)
 	return s.passes;
 }
 
-static void a_nic_of_a_process_outlives_its_peer(void)
+TEST(a_nic_of_a_process_outlives_its_peer)
 {
 	struct pair p, q;
 	uint64_t passes;
@@ -1010,7 +1010,7 @@ static void *close_nic(void *nic)
 	return NULL;
 }
 
-static void a_nic_that_is_closed_while_another_connects_harms_it_not(void)
+TEST(a_nic_that_is_closed_while_another_connects_harms_it_not)
 {
 	struct pair p;
 	dg_nic_address to = { .qpn = 1 << 10 };
@@ -1035,7 +1035,7 @@ static void a_nic_that_is_closed_while_another_connects_harms_it_not(void)
 	pair_close(&p);
 }
 
-static void gpu_memory_is_reached_by_the_provider(void)
+TEST(gpu_memory_is_reached_by_the_provider)
 {
 	struct pair p;
 	uint8_t w[128] = { 0 };
@@ -1130,7 +1130,7 @@ static void *overwrite(void *arg)
 	return NULL;
 }
 
-static void random_entries_reach_only_their_keys(void)
+TEST(random_entries_reach_only_their_keys)
 {
 	struct pair p;
 	struct vandal v = { .p = &p.a };
@@ -1163,42 +1163,4 @@ static void random_entries_reach_only_their_keys(void)
 	munmap(all, 3 * 4096);
 }
 
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(entries_are_executed_with_a_proxy_doorbell),
-		TEST(entries_are_executed_with_a_record),
-		TEST(entries_are_executed_without_a_record),
-		TEST(messages_arrive_in_receives),
-		TEST(a_message_to_a_queue_pair_without_receives_fails),
-		TEST(wrong_entries_end_their_queue_pair),
-		TEST(number_of_segments_must_fit),
-		TEST(keys_have_rights_and_a_domain),
-		TEST(atomic_operations_are_checked),
-		TEST(masked_atomic_operations_change_their_bits),
-		TEST(entries_may_have_many_segments),
-		TEST(doorbells_only_go_forward),
-		TEST(rings_and_indices_wrap),
-		TEST(a_collapsed_cq_has_the_last_entry),
-		TEST(a_wait_holds_its_own_queue_only),
-		TEST(large_entries_keep_their_order),
-		TEST(a_region_closed_under_traffic_ends_the_queue_pair),
-		TEST(an_error_flushes_receives),
-		TEST(messages_that_do_not_fit_are_errors_of_both),
-		TEST(queue_pairs_share_receives),
-		TEST(a_wrong_receive_is_an_error_of_both),
-		TEST(messages_go_both_ways_in_order),
-		TEST(short_messages_may_lie_in_the_cqe),
-		TEST(a_fence_and_a_dump_wait_for_earlier_entries),
-		TEST(queue_pairs_take_turns),
-		TEST(a_forked_child_can_only_close),
-		TEST(wrong_configurations_are_refused),
-		TEST(two_nics_of_a_process_reach_each_other),
-		TEST(a_nic_of_a_process_outlives_its_peer),
-		TEST(a_nic_that_is_closed_while_another_connects_harms_it_not),
-		TEST(gpu_memory_is_reached_by_the_provider),
-		TEST(random_entries_reach_only_their_keys),
-	};
-
-	return RUN_TESTS(tests, argc, argv);
-}
+TEST_MAIN(run_tests)

@@ -172,7 +172,7 @@ static void put_send(struct here *h, size_t at, uint32_t size)
 	ring(&h->p);
 }
 
-static void bytes_move_between_processes(void)
+TEST(bytes_move_between_processes)
 {
 	struct other o = start(receiver);
 	struct here h;
@@ -204,7 +204,7 @@ static void bytes_move_between_processes(void)
 	finish(&o, &h);
 }
 
-static void a_key_that_its_process_closed_is_refused(void)
+TEST(a_key_that_its_process_closed_is_refused)
 {
 	struct other o = start(receiver);
 	struct here h;
@@ -220,7 +220,7 @@ static void a_key_that_its_process_closed_is_refused(void)
 	finish(&o, &h);
 }
 
-static void a_region_that_its_process_closed_is_refused(void)
+TEST(a_region_that_its_process_closed_is_refused)
 {
 	struct other o = start(receiver);
 	struct here h;
@@ -236,7 +236,7 @@ static void a_region_that_its_process_closed_is_refused(void)
 	finish(&o, &h);
 }
 
-static void a_key_of_another_domain_or_range_is_refused(void)
+TEST(a_key_of_another_domain_or_range_is_refused)
 {
 	struct other o = start(receiver);
 	struct here h;
@@ -250,7 +250,7 @@ static void a_key_of_another_domain_or_range_is_refused(void)
 }
 
 /* A peer that dies: what was posted ends as an error, other queue pairs go on. */
-static void a_killed_peer_ends_its_queue_pairs_only(void)
+TEST(a_killed_peer_ends_its_queue_pairs_only)
 {
 	struct other o = start(receiver);
 	struct here h;
@@ -286,7 +286,7 @@ static void a_killed_peer_ends_its_queue_pairs_only(void)
 	here_close(&h);
 }
 
-static void a_killed_peer_ends_a_queue_pair_that_only_receives(void)
+TEST(a_killed_peer_ends_a_queue_pair_that_only_receives)
 {
 	struct other o = start(receiver);
 	struct here h;
@@ -322,7 +322,7 @@ static void vandal(int fd)
 	_exit(0);
 }
 
-static void a_peer_that_lies_ends_its_queue_pairs_only(void)
+TEST(a_peer_that_lies_ends_its_queue_pairs_only)
 {
 	struct other o = start(vandal);
 	struct here h;
@@ -456,7 +456,7 @@ static void atomics(struct other *o, struct here *h)
 	finish(o, h);
 }
 
-static void atomics_reach_memory_that_only_its_process_copies(void)
+TEST(atomics_reach_memory_that_only_its_process_copies)
 {
 	each_far(atomics);
 }
@@ -492,7 +492,7 @@ static void sizes(struct other *o, struct here *h)
 	finish(o, h);
 }
 
-static void copies_of_all_sizes_reach_memory_that_only_its_process_copies(void)
+TEST(copies_of_all_sizes_reach_memory_that_only_its_process_copies)
 {
 	each_far(sizes);
 }
@@ -534,7 +534,7 @@ static void segments(struct other *o, struct here *h)
 	finish(o, h);
 }
 
-static void segments_and_messages_reach_memory_that_only_its_process_copies(void)
+TEST(segments_and_messages_reach_memory_that_only_its_process_copies)
 {
 	each_far(segments);
 }
@@ -576,7 +576,7 @@ static void in_order(struct other *o, struct here *h)
 	finish(o, h);
 }
 
-static void entries_for_memory_that_only_its_process_copies_keep_their_order(void)
+TEST(entries_for_memory_that_only_its_process_copies_keep_their_order)
 {
 	each_far(in_order);
 }
@@ -619,7 +619,7 @@ static void revoked(struct other *o, struct here *h)
 	finish(o, h);
 }
 
-static void nothing_is_executed_behind_an_entry_whose_memory_was_revoked(void)
+TEST(nothing_is_executed_behind_an_entry_whose_memory_was_revoked)
 {
 	each_far(revoked);
 }
@@ -665,7 +665,7 @@ static void killed(struct other *o, struct here *h)
 	here_close(h);
 }
 
-static void a_peer_killed_in_the_middle_of_copies_ends_its_queue_pairs_only(void)
+TEST(a_peer_killed_in_the_middle_of_copies_ends_its_queue_pairs_only)
 {
 	each_far(killed);
 }
@@ -676,7 +676,7 @@ static void late_receiver(int fd)
 	receiver(fd);
 }
 
-static void the_file_of_a_killed_process_is_removed_by_the_next(void)
+TEST(the_file_of_a_killed_process_is_removed_by_the_next)
 {
 	struct other first = start(receiver), next = start(late_receiver);
 	struct side side;
@@ -692,24 +692,4 @@ static void the_file_of_a_killed_process_is_removed_by_the_next(void)
 	kill_and_reap(next);
 }
 
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(bytes_move_between_processes),
-		TEST(a_key_that_its_process_closed_is_refused),
-		TEST(a_region_that_its_process_closed_is_refused),
-		TEST(a_key_of_another_domain_or_range_is_refused),
-		TEST(a_peer_that_lies_ends_its_queue_pairs_only),
-		TEST(a_killed_peer_ends_its_queue_pairs_only),
-		TEST(a_killed_peer_ends_a_queue_pair_that_only_receives),
-		TEST(atomics_reach_memory_that_only_its_process_copies),
-		TEST(copies_of_all_sizes_reach_memory_that_only_its_process_copies),
-		TEST(segments_and_messages_reach_memory_that_only_its_process_copies),
-		TEST(entries_for_memory_that_only_its_process_copies_keep_their_order),
-		TEST(nothing_is_executed_behind_an_entry_whose_memory_was_revoked),
-		TEST(a_peer_killed_in_the_middle_of_copies_ends_its_queue_pairs_only),
-		TEST(the_file_of_a_killed_process_is_removed_by_the_next),
-	};
-
-	return RUN_TESTS(tests, argc, argv);
-}
+TEST_MAIN(run_tests)

@@ -438,7 +438,7 @@ static bool selected(const struct call *a, const struct call *b)
 	return !only || strstr(a->name, only) || strstr(b->name, only);
 }
 
-static void any_two_calls_may_run_at_once(void)
+TEST(any_two_calls_may_run_at_once)
 {
 	const char *rounds = getenv("DG_ROUNDS");
 	static struct shared s;
@@ -473,7 +473,7 @@ static void *close_region(void *arg)
 	return NULL;
 }
 
-static void a_second_close_returns_when_the_memory_is_free(void)
+TEST(a_second_close_returns_when_the_memory_is_free)
 {
 	dg_device_config config = { .shared = 1 };
 	uint8_t *bytes = pages(BYTES);
@@ -495,7 +495,7 @@ static void a_second_close_returns_when_the_memory_is_free(void)
 	dg_device_free(dev);
 }
 
-static void handles_may_be_freed_in_any_order(void)
+TEST(handles_may_be_freed_in_any_order)
 {
 	dg_device_config config = { .shared = 1 };
 	uint8_t *bytes = pages(BYTES);
@@ -515,7 +515,7 @@ static void handles_may_be_freed_in_any_order(void)
 }
 
 /* A ticket that another thread took does not take the next operation of its slot. */
-static void a_ticket_is_good_for_one_operation(void)
+TEST(a_ticket_is_good_for_one_operation)
 {
 	struct fix f;
 
@@ -537,14 +537,4 @@ static void a_ticket_is_good_for_one_operation(void)
 	fix_close(&f);
 }
 
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(any_two_calls_may_run_at_once),
-		TEST(a_second_close_returns_when_the_memory_is_free),
-		TEST(handles_may_be_freed_in_any_order),
-		TEST(a_ticket_is_good_for_one_operation),
-	};
-
-	return RUN_TESTS(tests, argc, argv);
-}
+TEST_MAIN(run_tests)

@@ -82,12 +82,12 @@ static int moved_by(dg_memory m)
 	return method;
 }
 
-static void a_memfd_is_mapped(void)
+TEST(a_memfd_is_mapped)
 {
 	CHECK_EQ(moved_by(sealed_memory(SIZE)), BY_MAP);
 }
 
-static void a_part_of_a_memfd_is_mapped(void)
+TEST(a_part_of_a_memfd_is_mapped)
 {
 	dg_memory m = sealed_memory(SIZE + 12345);
 
@@ -97,14 +97,14 @@ static void a_part_of_a_memfd_is_mapped(void)
 	CHECK_EQ(moved_by(m), BY_MAP);
 }
 
-static void plain_memory_is_copied_by_the_importer_where_it_may(void)
+TEST(plain_memory_is_copied_by_the_importer_where_it_may)
 {
 	if (!choose(BY_VM))
 		return; /* not supported: an emulator has no process_vm_readv */
 	CHECK_EQ(moved_by(plain_memory(pages(SIZE), SIZE)), BY_VM);
 }
 
-static void plain_memory_is_copied_by_the_exporter_else(void)
+TEST(plain_memory_is_copied_by_the_exporter_else)
 {
 	choose(BY_PROXY);
 	CHECK_EQ(moved_by(plain_memory(pages(SIZE), SIZE)), BY_PROXY);
@@ -128,7 +128,7 @@ static void would_be_writer(int fd)
 	fix_close(&f);
 }
 
-static void a_narrowed_export_is_read_only(void)
+TEST(a_narrowed_export_is_read_only)
 {
 	for (enum how how = BY_MAP; how <= BY_PROXY; how++) {
 		struct other o;
@@ -256,7 +256,7 @@ static void wrong_atomics(int fd)
 	close(server);
 }
 
-static void atomics_of_an_importer_are_checked(void)
+TEST(atomics_of_an_importer_are_checked)
 {
 	struct other o = start(wrong_atomics);
 	uint8_t *bytes = pages(8192);
@@ -274,7 +274,7 @@ static void atomics_of_an_importer_are_checked(void)
 	CHECK_EQ(dg_device_close(dev, 0), 0);
 }
 
-static void the_exporters_table_decides(void)
+TEST(the_exporters_table_decides)
 {
 	struct other o = start(rule_breaker);
 	uint8_t *bytes = pages(8192);
@@ -350,7 +350,7 @@ static void malformed_sender(int fd)
 	fix_close(&f);
 }
 
-static void malformed_requests_are_rejected_and_other_clients_unaffected(void)
+TEST(malformed_requests_are_rejected_and_other_clients_unaffected)
 {
 	struct other o = start(malformed_sender);
 	dg_memory m = sealed_memory(4096);
@@ -387,7 +387,7 @@ static dg_memory file_memory(int *fd)
 	return m;
 }
 
-static void only_a_file_that_can_shrink_may_fault(void)
+TEST(only_a_file_that_can_shrink_may_fault)
 {
 	dg_memory file, memfd = sealed_memory(4096), odd = sealed_memory(100);
 	int fd;
@@ -422,7 +422,7 @@ static void file_importer(int fd)
 	fix_close(&f);
 }
 
-static void an_exported_file_that_is_cut_gives_errors_and_no_signal(void)
+TEST(an_exported_file_that_is_cut_gives_errors_and_no_signal)
 {
 	for (enum how how = choose(BY_VM) ? BY_VM : BY_PROXY; how <= BY_PROXY; how++) {
 		struct other o;
@@ -447,7 +447,7 @@ static void an_exported_file_that_is_cut_gives_errors_and_no_signal(void)
 }
 
 /* Registered without DG_MEMORY_MAY_FAULT. */
-static void exported_memory_that_is_protected_gives_errors_and_the_exporter_lives(void)
+TEST(exported_memory_that_is_protected_gives_errors_and_the_exporter_lives)
 {
 	const size_t size = 16 * 4096;
 
@@ -474,7 +474,7 @@ static void exported_memory_that_is_protected_gives_errors_and_the_exporter_live
 	}
 }
 
-static void a_local_file_that_is_cut_gives_errors_and_no_signal(void)
+TEST(a_local_file_that_is_cut_gives_errors_and_no_signal)
 {
 	dg_memory m;
 	struct fix f;
@@ -497,22 +497,4 @@ static void a_local_file_that_is_cut_gives_errors_and_no_signal(void)
 	close(file);
 }
 
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(only_a_file_that_can_shrink_may_fault),
-		TEST(a_memfd_is_mapped),
-		TEST(a_part_of_a_memfd_is_mapped),
-		TEST(plain_memory_is_copied_by_the_importer_where_it_may),
-		TEST(plain_memory_is_copied_by_the_exporter_else),
-		TEST(a_narrowed_export_is_read_only),
-		TEST(the_exporters_table_decides),
-		TEST(atomics_of_an_importer_are_checked),
-		TEST(malformed_requests_are_rejected_and_other_clients_unaffected),
-		TEST(an_exported_file_that_is_cut_gives_errors_and_no_signal),
-		TEST(exported_memory_that_is_protected_gives_errors_and_the_exporter_lives),
-		TEST(a_local_file_that_is_cut_gives_errors_and_no_signal),
-	};
-
-	return RUN_WITH_OWN_FOLDER(tests, argc, argv);
-}
+TEST_MAIN(run_with_own_folder)

@@ -122,13 +122,13 @@ static uint64_t both(uint32_t path, bool locked, uint64_t at)
 	return value;
 }
 
-static void a_counter_of_two_processes_loses_nothing(void)
+TEST(a_counter_of_two_processes_loses_nothing)
 {
 	CHECK_EQ(both(DG_PATH_WORKER, false, COUNTER), 2 * ADDS);
 	CHECK_EQ(both(DG_PATH_INLINE, false, COUNTER), 2 * ADDS);
 }
 
-static void a_lock_by_compare_swap_guards_what_two_processes_write(void)
+TEST(a_lock_by_compare_swap_guards_what_two_processes_write)
 {
 	CHECK_EQ(both(DG_PATH_WORKER, true, GUARDED), 2 * LOCKED);
 	CHECK_EQ(both(DG_PATH_INLINE, true, GUARDED), 2 * LOCKED);
@@ -157,7 +157,7 @@ static void unmapped_side(int fd)
 }
 
 /* Its own process changes the words at the same time, by its CPU. */
-static void memory_that_is_not_mapped_is_changed_by_its_exporter(void)
+TEST(memory_that_is_not_mapped_is_changed_by_its_exporter)
 {
 	for (enum how how = BY_VM; how <= BY_PROXY; how++) {
 		dg_memory m = plain_memory(pages(2 * PAGE), 2 * PAGE);
@@ -186,7 +186,7 @@ static void memory_that_is_not_mapped_is_changed_by_its_exporter(void)
 }
 
 /* Memory whose file may shrink is copied by system calls, which is sufficient on the local side. */
-static void memory_that_may_fault_is_only_for_the_local_side(void)
+TEST(memory_that_may_fault_is_only_for_the_local_side)
 {
 	dg_memory m = plain_memory(pages(SIZE), SIZE);
 	dg_region *fallible;
@@ -236,7 +236,7 @@ static void adds_until_revoked(int fd)
 }
 
 /* After the region was closed, the word must equal the number of reported additions. */
-static void no_atomic_comes_after_a_revocation(void)
+TEST(no_atomic_comes_after_a_revocation)
 {
 	for (int way = 0; way < 3; way++) {
 		struct other o = start(adds_until_revoked);
@@ -257,15 +257,4 @@ static void no_atomic_comes_after_a_revocation(void)
 	}
 }
 
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(a_counter_of_two_processes_loses_nothing),
-		TEST(a_lock_by_compare_swap_guards_what_two_processes_write),
-		TEST(memory_that_is_not_mapped_is_changed_by_its_exporter),
-		TEST(memory_that_may_fault_is_only_for_the_local_side),
-		TEST(no_atomic_comes_after_a_revocation),
-	};
-
-	return RUN_WITH_OWN_FOLDER(tests, argc, argv);
-}
+TEST_MAIN(run_with_own_folder)

@@ -85,7 +85,7 @@ static void let_go(struct exporting *e)
 		close(e->memory.fd);
 }
 
-static void a_region_revoked_under_transfers_is_free_at_once(void)
+TEST(a_region_revoked_under_transfers_is_free_at_once)
 {
 	EACH_WAY(how) {
 		struct exporting e;
@@ -108,7 +108,7 @@ static void a_region_revoked_under_transfers_is_free_at_once(void)
 	}
 }
 
-static void an_importer_that_is_killed_holds_nothing(void)
+TEST(an_importer_that_is_killed_holds_nothing)
 {
 	EACH_WAY(how) {
 		struct exporting e;
@@ -157,7 +157,7 @@ static void importer_that_executes(int fd)
 	CHECK(!"exec");
 }
 
-static void an_importer_that_executes_another_program_holds_nothing(void)
+TEST(an_importer_that_executes_another_program_holds_nothing)
 {
 	EACH_WAY(how) {
 		for (int i = 0; i < 2; i++) {
@@ -178,7 +178,7 @@ static void an_importer_that_executes_another_program_holds_nothing(void)
 	}
 }
 
-static void a_program_that_was_executed_is_no_importer(void)
+TEST(a_program_that_was_executed_is_no_importer)
 {
 	struct exporting e;
 	char byte;
@@ -235,7 +235,7 @@ static void importer_that_hangs_up(int fd)
 	pause();
 }
 
-static void an_importer_without_a_pidfd_holds_what_it_uses_until_it_ends(void)
+TEST(an_importer_without_a_pidfd_holds_what_it_uses_until_it_ends)
 {
 	struct exporting e;
 
@@ -254,7 +254,7 @@ static void an_importer_without_a_pidfd_holds_what_it_uses_until_it_ends(void)
 	let_go(&e);
 }
 
-static void a_stopped_importer_holds_the_region_until_it_goes_on(void)
+TEST(a_stopped_importer_holds_the_region_until_it_goes_on)
 {
 	EACH_WAY(how) {
 		uint8_t descriptor[DG_DESCRIPTOR_MAX];
@@ -318,7 +318,7 @@ static int ask(struct other o, int what)
 	return hear_int(o.fd);
 }
 
-static void an_exporter_that_is_killed_ends_transfers_as_peer_lost(void)
+TEST(an_exporter_that_is_killed_ends_transfers_as_peer_lost)
 {
 	EACH_WAY(how) {
 		struct transfer t[DEPTH];
@@ -348,7 +348,7 @@ static void an_exporter_that_is_killed_ends_transfers_as_peer_lost(void)
 	}
 }
 
-static void a_stopped_exporter_is_named_at_import(void)
+TEST(a_stopped_exporter_is_named_at_import)
 {
 	struct token token;
 	struct other o = start_exporter(BY_MAP, &token);
@@ -365,7 +365,7 @@ static void a_stopped_exporter_is_named_at_import(void)
 	kill_and_reap(o);
 }
 
-static void an_import_that_came_too_late_is_given_back(void)
+TEST(an_import_that_came_too_late_is_given_back)
 {
 	struct token token;
 	struct other o = start_exporter(BY_MAP, &token);
@@ -386,7 +386,7 @@ static void an_import_that_came_too_late_is_given_back(void)
 }
 
 /* A reply to an abandoned request must not affect later requests. */
-static void a_copy_after_one_that_timed_out_moves_the_right_bytes(void)
+TEST(a_copy_after_one_that_timed_out_moves_the_right_bytes)
 {
 	struct token token;
 	struct transfer t;
@@ -418,7 +418,7 @@ static void a_copy_after_one_that_timed_out_moves_the_right_bytes(void)
 	kill_and_reap(o);
 }
 
-static void closing_a_queue_does_not_wait_for_each_copy_of_a_stopped_exporter(void)
+TEST(closing_a_queue_does_not_wait_for_each_copy_of_a_stopped_exporter)
 {
 	struct transfer t[DEPTH];
 	struct token token;
@@ -443,21 +443,4 @@ static void closing_a_queue_does_not_wait_for_each_copy_of_a_stopped_exporter(vo
 	kill_and_reap(o);
 }
 
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(a_region_revoked_under_transfers_is_free_at_once),
-		TEST(an_importer_that_is_killed_holds_nothing),
-		TEST(an_importer_that_executes_another_program_holds_nothing),
-		TEST(a_program_that_was_executed_is_no_importer),
-		TEST(an_importer_without_a_pidfd_holds_what_it_uses_until_it_ends),
-		TEST(a_stopped_importer_holds_the_region_until_it_goes_on),
-		TEST(an_exporter_that_is_killed_ends_transfers_as_peer_lost),
-		TEST(a_stopped_exporter_is_named_at_import),
-		TEST(an_import_that_came_too_late_is_given_back),
-		TEST(a_copy_after_one_that_timed_out_moves_the_right_bytes),
-		TEST(closing_a_queue_does_not_wait_for_each_copy_of_a_stopped_exporter),
-	};
-
-	return RUN_WITH_OWN_FOLDER(tests, argc, argv);
-}
+TEST_MAIN(run_with_own_folder)

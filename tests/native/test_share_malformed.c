@@ -17,7 +17,7 @@ static int memfd_of(size_t size, int seals)
 	return fd;
 }
 
-static void memory_that_could_kill_its_user_is_refused(void)
+TEST(memory_that_could_kill_its_user_is_refused)
 {
 	dg_device *dev = device_spinning(0);
 	uint8_t *at = pages(8192);
@@ -162,7 +162,7 @@ static int reply_cases(struct reply_case *all)
 	return n;
 }
 
-static void a_malformed_reply_is_refused(void)
+TEST(a_malformed_reply_is_refused)
 {
 	struct other o = start(serve_reply_cases);
 	char path[DESCRIPTOR_PATH] = { 0 };
@@ -188,7 +188,7 @@ static void a_malformed_reply_is_refused(void)
 }
 
 /* The error in a reply may be any number; the import must fail. */
-static void an_error_outside_the_errno_range_is_still_an_error(void)
+TEST(an_error_outside_the_errno_range_is_still_an_error)
 {
 	static const uint32_t errors[] = { 100000, INT32_MAX, 1u << 31, UINT32_MAX };
 	struct other o = start(serve_reply_cases);
@@ -232,7 +232,7 @@ static void exporter_that_grows(int fd)
 	CHECK_EQ(dg_device_close(dev, PATIENCE), 0);
 }
 
-static void a_memfd_that_grew_is_mapped_anew(void)
+TEST(a_memfd_that_grew_is_mapped_anew)
 {
 	struct other o = start(exporter_that_grows);
 	struct fix f;
@@ -287,7 +287,7 @@ static void exporter_with_undefined_status(int fd)
 	unlink(a.sun_path);
 }
 
-static void an_undefined_status_ends_the_transfer(void)
+TEST(an_undefined_status_ends_the_transfer)
 {
 	struct other o = start(exporter_with_undefined_status);
 	struct dg_descriptor d = { .size = 4096, .access = DG_ACCESS_READ };
@@ -314,15 +314,4 @@ static void an_undefined_status_ends_the_transfer(void)
 	fix_close(&f);
 }
 
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(memory_that_could_kill_its_user_is_refused),
-		TEST(a_malformed_reply_is_refused),
-		TEST(an_error_outside_the_errno_range_is_still_an_error),
-		TEST(a_memfd_that_grew_is_mapped_anew),
-		TEST(an_undefined_status_ends_the_transfer),
-	};
-
-	return RUN_WITH_OWN_FOLDER(tests, argc, argv);
-}
+TEST_MAIN(run_with_own_folder)

@@ -49,7 +49,7 @@ static double seconds_since(uint64_t start)
 	return (double)(dg_now_ns() - start) / 1e9;
 }
 
-static void many_regions_over_one_buffer_come_and_go(void)
+TEST(many_regions_over_one_buffer_come_and_go)
 {
 	struct other o = start(importer_of_many);
 	uint64_t start_ns = dg_now_ns();
@@ -173,7 +173,7 @@ static void cycles(int fd)
 	check_usage(before);
 }
 
-static void cycles_in_one_process_leave_nothing(void)
+TEST(cycles_in_one_process_leave_nothing)
 {
 	join(start(cycles));
 }
@@ -204,7 +204,7 @@ static void importing_cycles(int fd)
 	hear_int(fd);
 }
 
-static void importers_that_come_and_go_leave_nothing(void)
+TEST(importers_that_come_and_go_leave_nothing)
 {
 	int alone = threads();
 
@@ -253,7 +253,7 @@ static void counting_exporter(int fd)
 }
 
 /* One import stays open, so that no end of the connection releases the others. */
-static void many_imports_that_close_at_once_are_all_given_back(void)
+TEST(many_imports_that_close_at_once_are_all_given_back)
 {
 	enum { BURST = 2000 };
 	struct other o = start(counting_exporter);
@@ -324,7 +324,7 @@ static void in_child(void (*body)(struct fix *f, dg_prep *p), struct fix *f, dg_
 	CHECK_EQ(status, 0);
 }
 
-static void a_forked_child_gets_eownerdead_and_leaves_the_parent_intact(void)
+TEST(a_forked_child_gets_eownerdead_and_leaves_the_parent_intact)
 {
 	struct fix f;
 	dg_prep *p;
@@ -353,7 +353,7 @@ static void close_all_of(struct fix *f, dg_prep *p)
 	CHECK_EQ(dg_device_close(f->dev, PATIENCE), 0);
 }
 
-static void a_child_of_a_process_that_never_exported_gets_eownerdead(void)
+TEST(a_child_of_a_process_that_never_exported_gets_eownerdead)
 {
 	struct fix f = { 0 };
 
@@ -379,7 +379,7 @@ static void own_device(struct fix *f, dg_prep *p)
 	fix_close(&mine);
 }
 
-static void a_forked_child_may_open_a_device_of_its_own(void)
+TEST(a_forked_child_may_open_a_device_of_its_own)
 {
 	struct fix f;
 	dg_wr wr;
@@ -415,7 +415,7 @@ static void exporter_with_child(int fd)
 		pause();
 }
 
-static void a_dead_exporter_is_noticed_though_its_child_lives(void)
+TEST(a_dead_exporter_is_noticed_though_its_child_lives)
 {
 	struct other o = start(exporter_with_child);
 	uint64_t killed;
@@ -478,7 +478,7 @@ static void waiting_exporter(int fd)
 	pause();
 }
 
-static void a_child_that_is_forked_beside_an_import_keeps_no_socket(void)
+TEST(a_child_that_is_forked_beside_an_import_keeps_no_socket)
 {
 	enum { IMPORTERS = 8, FORKS = 1000 };
 	const uint64_t end = dg_now_ns() + 10 * SECOND; /* an emulator forks slowly */
@@ -510,19 +510,4 @@ static void a_child_that_is_forked_beside_an_import_keeps_no_socket(void)
 	}
 }
 
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(many_regions_over_one_buffer_come_and_go),
-		TEST(cycles_in_one_process_leave_nothing),
-		TEST(importers_that_come_and_go_leave_nothing),
-		TEST(many_imports_that_close_at_once_are_all_given_back),
-		TEST(a_forked_child_gets_eownerdead_and_leaves_the_parent_intact),
-		TEST(a_child_of_a_process_that_never_exported_gets_eownerdead),
-		TEST(a_forked_child_may_open_a_device_of_its_own),
-		TEST(a_dead_exporter_is_noticed_though_its_child_lives),
-		TEST(a_child_that_is_forked_beside_an_import_keeps_no_socket),
-	};
-
-	return RUN_WITH_OWN_FOLDER(tests, argc, argv);
-}
+TEST_MAIN(run_with_own_folder)

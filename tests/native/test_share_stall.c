@@ -121,7 +121,7 @@ static uint64_t longest_beside(dg_device *dev, const struct token *honest, struc
 	return longest;
 }
 
-static void a_full_backlog_delays_no_other_import(void)
+TEST(a_full_backlog_delays_no_other_import)
 {
 	struct other o = start(honest_exporter);
 	dg_device *dev = device_spinning(0);
@@ -144,7 +144,7 @@ static void a_full_backlog_delays_no_other_import(void)
 	CHECK_EQ(dg_device_close(dev, 0), 0);
 }
 
-static void an_exporter_that_never_answers_delays_no_other_import(void)
+TEST(an_exporter_that_never_answers_delays_no_other_import)
 {
 	struct other o = start(honest_exporter);
 	dg_device *dev = device_spinning(0);
@@ -172,7 +172,7 @@ static void an_exporter_that_never_answers_delays_no_other_import(void)
 }
 
 /* Once there is room in the backlog, the waiting imports continue, with one connection. */
-static void imports_that_waited_for_a_connection_share_it(void)
+TEST(imports_that_waited_for_a_connection_share_it)
 {
 	dg_device *dev = device_spinning(0);
 	struct importing waiting[4];
@@ -282,12 +282,12 @@ static void import_sparse(void)
 	fix_close(&f);
 }
 
-static void a_sparse_memfd_is_imported_without_its_pages(void)
+TEST(a_sparse_memfd_is_imported_without_its_pages)
 {
 	import_sparse();
 }
 
-static void a_sparse_memfd_is_imported_without_its_pages_though_the_kernel_counts_none(void)
+TEST(a_sparse_memfd_is_imported_without_its_pages_though_the_kernel_counts_none)
 {
 	blocks_lie = true;
 	import_sparse();
@@ -310,7 +310,7 @@ static void *churning(void *arg)
 }
 
 /* For ThreadSanitizer: the last reference to an exporter is dropped while others connect to it. */
-static void threads_import_from_honest_and_stalled_exporters(void)
+TEST(threads_import_from_honest_and_stalled_exporters)
 {
 	struct other first = start(honest_exporter), second = start(honest_exporter);
 	dg_device *dev = device_spinning(0);
@@ -338,16 +338,4 @@ static void threads_import_from_honest_and_stalled_exporters(void)
 	CHECK_EQ(dg_device_close(dev, 0), 0);
 }
 
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(a_full_backlog_delays_no_other_import),
-		TEST(an_exporter_that_never_answers_delays_no_other_import),
-		TEST(imports_that_waited_for_a_connection_share_it),
-		TEST(a_sparse_memfd_is_imported_without_its_pages),
-		TEST(a_sparse_memfd_is_imported_without_its_pages_though_the_kernel_counts_none),
-		TEST(threads_import_from_honest_and_stalled_exporters),
-	};
-
-	return RUN_WITH_OWN_FOLDER(tests, argc, argv);
-}
+TEST_MAIN(run_with_own_folder)

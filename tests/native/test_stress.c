@@ -255,7 +255,7 @@ static uint64_t seed_of_run(void)
 	return seed | 1;
 }
 
-static void random_work_of_several_queues_keeps_to_the_model(void)
+TEST(random_work_of_several_queues_keeps_to_the_model)
 {
 	static struct world w[THREADS];
 	dg_device *dev = device_spinning(20000);
@@ -328,7 +328,7 @@ static void counters_wrap(struct fix *f, uint32_t path)
 	CHECK_EQ(dg_queue_pending(f->q), 0);
 }
 
-static void ring_counters_may_wrap(void)
+TEST(ring_counters_may_wrap)
 {
 	provider = "soft";
 	each_path(4096, 8, counters_wrap);
@@ -349,7 +349,7 @@ static void *churn(void *arg)
 	return NULL;
 }
 
-static void a_stale_id_is_refused_while_its_place_is_taken_again(void)
+TEST(a_stale_id_is_refused_while_its_place_is_taken_again)
 {
 	uint64_t end = dg_now_ns() + SECONDS * SECOND / 2;
 	uint32_t stale[300];
@@ -376,13 +376,4 @@ static void a_stale_id_is_refused_while_its_place_is_taken_again(void)
 	fix_close(&f);
 }
 
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(random_work_of_several_queues_keeps_to_the_model),
-		TEST(ring_counters_may_wrap),
-		TEST(a_stale_id_is_refused_while_its_place_is_taken_again),
-	};
-
-	return RUN_TESTS(tests, argc, argv);
-}
+TEST_MAIN(run_tests)

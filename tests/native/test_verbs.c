@@ -18,7 +18,7 @@
 
 #define SIZE 65536
 
-static void without_a_device_the_reason_and_a_remedy_are_given(void)
+TEST(without_a_device_the_reason_and_a_remedy_are_given)
 {
 	dg_device *dev;
 
@@ -32,7 +32,7 @@ static void without_a_device_the_reason_and_a_remedy_are_given(void)
 	CHECK(strstr(dg_last_error(), "install rdma-core") || strstr(dg_last_error(), "rdma link"));
 }
 
-static void a_device_that_does_not_exist_is_named(void)
+TEST(a_device_that_does_not_exist_is_named)
 {
 	dg_device_config config = { .rdma = "nowhere0" };
 	dg_device *dev;
@@ -50,7 +50,7 @@ static void opening_in_a_child(int fd)
 	say_int(fd, 1);
 }
 
-static void a_forked_child_of_a_process_that_used_it_is_refused(void)
+TEST(a_forked_child_of_a_process_that_used_it_is_refused)
 {
 	dg_device *dev;
 	struct other o;
@@ -204,12 +204,12 @@ static void both_ways(bool far)
 	pair_close(&p);
 }
 
-static void another_process_reads_and_writes(void)
+TEST(another_process_reads_and_writes)
 {
 	both_ways(false);
 }
 
-static void another_machine_reads_and_writes(void)
+TEST(another_machine_reads_and_writes)
 {
 	both_ways(true);
 }
@@ -231,18 +231,18 @@ static void closing(bool far)
 	pair_close(&p);
 }
 
-static void a_closed_region_refuses_another_process_and_others_go_on(void)
+TEST(a_closed_region_refuses_another_process_and_others_go_on)
 {
 	closing(false);
 }
 
-static void a_closed_region_refuses_another_machine_and_others_go_on(void)
+TEST(a_closed_region_refuses_another_machine_and_others_go_on)
 {
 	closing(true);
 }
 
 /* The region is closed before the importer's queue has a connection for it. */
-static void a_region_closed_before_its_first_transfer_is_refused(void)
+TEST(a_region_closed_before_its_first_transfer_is_refused)
 {
 	struct pair_fix p;
 
@@ -272,17 +272,17 @@ static void killing_the_exporter(bool far, bool used)
 	fix_close(&p.f);
 }
 
-static void a_killed_exporter_is_lost_and_others_go_on(void)
+TEST(a_killed_exporter_is_lost_and_others_go_on)
 {
 	killing_the_exporter(false, true);
 }
 
-static void a_killed_exporter_on_another_machine_is_lost(void)
+TEST(a_killed_exporter_on_another_machine_is_lost)
 {
 	killing_the_exporter(true, true);
 }
 
-static void an_exporter_killed_before_the_first_transfer_is_lost(void)
+TEST(an_exporter_killed_before_the_first_transfer_is_lost)
 {
 	killing_the_exporter(true, false);
 }
@@ -299,7 +299,7 @@ static int status_of_run(struct pair_fix *p, dg_region *from, uint64_t size)
 }
 
 /* A single operation of an idle queue is executed directly, without the ring. */
-static void an_operation_that_is_run_ends_as_one_that_is_posted(void)
+TEST(an_operation_that_is_run_ends_as_one_that_is_posted)
 {
 	struct pair_fix p;
 
@@ -361,7 +361,7 @@ static struct lent lent_to(void (*side)(int fd))
 	return l;
 }
 
-static void a_killed_importer_does_not_delay_a_close(void)
+TEST(a_killed_importer_does_not_delay_a_close)
 {
 	struct lent l = lent_to(reading_on);
 
@@ -394,7 +394,7 @@ static void silent_address(struct dg_descriptor *d)
 	d->blob[7] = 77;
 }
 
-static void a_descriptor_whose_address_is_not_reached_names_it_and_the_device(void)
+TEST(a_descriptor_whose_address_is_not_reached_names_it_and_the_device)
 {
 	struct pair_fix p;
 
@@ -408,7 +408,7 @@ static void a_descriptor_whose_address_is_not_reached_names_it_and_the_device(vo
 
 /* Makes the kernel enforce the limit of locked memory, from which CAP_IPC_LOCK exempts a
  * process. */
-static void memory_beyond_the_limit_of_locked_memory_is_refused_with_both(void)
+TEST(memory_beyond_the_limit_of_locked_memory_is_refused_with_both)
 {
 	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
 	struct __user_cap_data_struct rights[2];
@@ -433,7 +433,7 @@ static void memory_beyond_the_limit_of_locked_memory_is_refused_with_both(void)
 }
 
 /* Soft-RoCE offers on-demand paging since Linux 6.15, but implements it incorrectly. */
-static void memory_on_demand_is_refused_by_a_device_in_software(void)
+TEST(memory_on_demand_is_refused_by_a_device_in_software)
 {
 	dg_memory m = plain_memory(pages(SIZE), SIZE);
 	dg_device *dev = device_spinning(0);
@@ -479,7 +479,7 @@ static int ack_unless_repeated(struct rdma_cm_event *e)
 	return e == &repeated ? 0 : ack_event(e);
 }
 
-static void events_that_are_repeated_do_no_harm(void)
+TEST(events_that_are_repeated_do_no_harm)
 {
 	struct fix f;
 
@@ -510,7 +510,7 @@ static int answer_first(struct rdma_event_channel *c, struct rdma_cm_event **e)
 	return 0;
 }
 
-static void an_answer_that_was_not_asked_for_is_ignored_and_the_import_ends_in_time(void)
+TEST(an_answer_that_was_not_asked_for_is_ignored_and_the_import_ends_in_time)
 {
 	dg_device *dev;
 	dg_region *r;
@@ -536,7 +536,7 @@ static int remove_device(struct rdma_event_channel *c, struct rdma_cm_event **e)
 	return 0;
 }
 
-static void a_device_that_was_removed_is_named(void)
+TEST(a_device_that_was_removed_is_named)
 {
 	struct fix f;
 	dg_memory m = plain_memory(pages(SIZE), SIZE);
@@ -597,7 +597,7 @@ static void flooding(int fd)
 	}
 }
 
-static void an_importer_is_served_among_a_flood_of_requests(void)
+TEST(an_importer_is_served_among_a_flood_of_requests)
 {
 	struct other o = start(flooding);
 	struct dg_descriptor d;
@@ -621,7 +621,7 @@ static void an_importer_is_served_among_a_flood_of_requests(void)
 	fix_close(&f);
 }
 
-static void forged_and_stale_descriptors_are_refused(void)
+TEST(forged_and_stale_descriptors_are_refused)
 {
 	struct pair_fix p;
 
@@ -651,7 +651,7 @@ static struct verbs_conn *endpoint_of(dg_device *dev, const struct verbs_region 
 
 /* An importer has the rkeys of two regions from the exporter, a writable and a read-only one.
  * Exchanging them in its requests must not open anything. */
-static void an_rkey_opens_nothing_to_another_connection(void)
+TEST(an_rkey_opens_nothing_to_another_connection)
 {
 	struct pair_fix p;
 	struct verbs_conn *first, *second;
@@ -689,17 +689,17 @@ static void refused_by_the_adapter(uint32_t op, uint64_t size)
 	pair_close(&p);
 }
 
-static void a_write_to_a_read_only_export_is_refused_by_the_adapter(void)
+TEST(a_write_to_a_read_only_export_is_refused_by_the_adapter)
 {
 	refused_by_the_adapter(DG_WRITE, SIZE);
 }
 
-static void an_atomic_on_a_read_only_export_is_refused_by_the_adapter(void)
+TEST(an_atomic_on_a_read_only_export_is_refused_by_the_adapter)
 {
 	refused_by_the_adapter(DG_FETCH_ADD, 8);
 }
 
-static void an_exporter_whose_adapter_has_no_atomics_is_named(void)
+TEST(an_exporter_whose_adapter_has_no_atomics_is_named)
 {
 	struct fix f;
 	dg_wr wr;
@@ -718,7 +718,7 @@ static void an_exporter_whose_adapter_has_no_atomics_is_named(void)
 }
 
 /* The region's own registration, which all of its windows refer to, gives no remote access. */
-static void the_rkey_of_the_regions_own_registration_opens_nothing(void)
+TEST(the_rkey_of_the_regions_own_registration_opens_nothing)
 {
 	const struct verbs_region *t;
 	struct fix f;
@@ -751,19 +751,19 @@ static void has_no_windows(void)
 	dg_verbs.ibv_query_device = query_without_windows;
 }
 
-static void without_windows_a_closed_region_refuses_another_machine(void)
+TEST(without_windows_a_closed_region_refuses_another_machine)
 {
 	has_no_windows();
 	closing(true);
 }
 
-static void without_windows_an_rkey_opens_nothing_to_another_connection(void)
+TEST(without_windows_an_rkey_opens_nothing_to_another_connection)
 {
 	has_no_windows();
 	an_rkey_opens_nothing_to_another_connection();
 }
 
-static void without_windows_a_write_to_a_read_only_export_is_refused(void)
+TEST(without_windows_a_write_to_a_read_only_export_is_refused)
 {
 	has_no_windows();
 	a_write_to_a_read_only_export_is_refused_by_the_adapter();
@@ -791,7 +791,7 @@ static struct ibv_qp *create_qp_without_windows(struct ibv_pd *pd, struct ibv_qp
 }
 
 /* The adapter reports windows, but cannot create any. */
-static void where_a_window_cannot_be_made_a_registration_takes_its_place(void)
+TEST(where_a_window_cannot_be_made_a_registration_takes_its_place)
 {
 	struct fix f;
 	dg_wr wr;
@@ -847,7 +847,7 @@ static void reading_without_reaping(int fd)
 	fix_close(&f);
 }
 
-static void a_close_waits_until_another_machine_has_stopped_and_refuses_nothing_in_flight(void)
+TEST(a_close_waits_until_another_machine_has_stopped_and_refuses_nothing_in_flight)
 {
 	struct lent l = lent_to(reading_without_reaping);
 
@@ -876,7 +876,7 @@ static void reading_twice(int fd)
 	fix_close(&f);
 }
 
-static void an_importer_that_does_not_answer_loses_its_rights_and_the_close_is_repeated(void)
+TEST(an_importer_that_does_not_answer_loses_its_rights_and_the_close_is_repeated)
 {
 	struct lent l = lent_to(reading_twice);
 
@@ -891,7 +891,7 @@ static void an_importer_that_does_not_answer_loses_its_rights_and_the_close_is_r
 	CHECK_EQ(dg_device_close(l.dev, PATIENCE), 0);
 }
 
-static void a_queue_reaches_more_regions_than_it_has_endpoints(void)
+TEST(a_queue_reaches_more_regions_than_it_has_endpoints)
 {
 	enum { N = VERBS_ENDPOINTS + 20 };
 	static dg_region *source[N], *remote[N];
@@ -915,43 +915,4 @@ static void a_queue_reaches_more_regions_than_it_has_endpoints(void)
 	fix_close(&f);
 }
 
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(without_a_device_the_reason_and_a_remedy_are_given),
-		TEST(a_device_that_does_not_exist_is_named),
-		TEST(a_forked_child_of_a_process_that_used_it_is_refused),
-		TEST(another_process_reads_and_writes),
-		TEST(another_machine_reads_and_writes),
-		TEST(a_closed_region_refuses_another_process_and_others_go_on),
-		TEST(a_closed_region_refuses_another_machine_and_others_go_on),
-		TEST(a_region_closed_before_its_first_transfer_is_refused),
-		TEST(a_killed_exporter_is_lost_and_others_go_on),
-		TEST(a_killed_exporter_on_another_machine_is_lost),
-		TEST(an_exporter_killed_before_the_first_transfer_is_lost),
-		TEST(an_operation_that_is_run_ends_as_one_that_is_posted),
-		TEST(a_killed_importer_does_not_delay_a_close),
-		TEST(forged_and_stale_descriptors_are_refused),
-		TEST(a_descriptor_whose_address_is_not_reached_names_it_and_the_device),
-		TEST(memory_beyond_the_limit_of_locked_memory_is_refused_with_both),
-		TEST(memory_on_demand_is_refused_by_a_device_in_software),
-		TEST(events_that_are_repeated_do_no_harm),
-		TEST(an_answer_that_was_not_asked_for_is_ignored_and_the_import_ends_in_time),
-		TEST(a_device_that_was_removed_is_named),
-		TEST(an_importer_is_served_among_a_flood_of_requests),
-		TEST(an_rkey_opens_nothing_to_another_connection),
-		TEST(a_write_to_a_read_only_export_is_refused_by_the_adapter),
-		TEST(an_atomic_on_a_read_only_export_is_refused_by_the_adapter),
-		TEST(an_exporter_whose_adapter_has_no_atomics_is_named),
-		TEST(the_rkey_of_the_regions_own_registration_opens_nothing),
-		TEST(without_windows_a_closed_region_refuses_another_machine),
-		TEST(without_windows_an_rkey_opens_nothing_to_another_connection),
-		TEST(without_windows_a_write_to_a_read_only_export_is_refused),
-		TEST(where_a_window_cannot_be_made_a_registration_takes_its_place),
-		TEST(a_close_waits_until_another_machine_has_stopped_and_refuses_nothing_in_flight),
-		TEST(an_importer_that_does_not_answer_loses_its_rights_and_the_close_is_repeated),
-		TEST(a_queue_reaches_more_regions_than_it_has_endpoints),
-	};
-
-	return run_verbs_tests(tests, sizeof tests / sizeof tests[0], argc > 1 ? argv[1] : NULL);
-}
+TEST_MAIN(run_verbs_tests)

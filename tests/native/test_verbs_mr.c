@@ -175,7 +175,7 @@ static int registers(const dg_memory *m, int flags)
 	return dg_verbs_register(&device, m, flags, &source, &made);
 }
 
-static void host_memory_is_pinned(void)
+TEST(host_memory_is_pinned)
 {
 	dg_memory m = host(0);
 
@@ -190,7 +190,7 @@ static void host_memory_is_pinned(void)
 }
 
 /* The kernel does not bind a window to a dma-buf. */
-static void only_pinned_host_memory_can_have_windows(void)
+TEST(only_pinned_host_memory_can_have_windows)
 {
 	dg_memory pinned = host(0), on_demand = host(DG_MEMORY_ON_DEMAND), on_gpu = gpu();
 
@@ -205,7 +205,7 @@ static void only_pinned_host_memory_can_have_windows(void)
 	dg_verbs_source_close(&source);
 }
 
-static void memory_on_demand_has_its_flag_and_is_looked_up_first(void)
+TEST(memory_on_demand_has_its_flag_and_is_looked_up_first)
 {
 	dg_memory m = host(DG_MEMORY_ON_DEMAND);
 
@@ -220,7 +220,7 @@ static void memory_on_demand_has_its_flag_and_is_looked_up_first(void)
 	CHECK_EQ(plain.flags, IBV_ACCESS_REMOTE_READ | IBV_ACCESS_ON_DEMAND);
 }
 
-static void an_adapter_without_paging_is_not_asked_to_page(void)
+TEST(an_adapter_without_paging_is_not_asked_to_page)
 {
 	dg_memory m = host(DG_MEMORY_ON_DEMAND);
 
@@ -236,7 +236,7 @@ static void an_adapter_without_paging_is_not_asked_to_page(void)
 	CHECK_EQ(plain.calls, 0);
 }
 
-static void a_device_in_software_is_not_asked_to_page(void)
+TEST(a_device_in_software_is_not_asked_to_page)
 {
 	dg_memory m = host(DG_MEMORY_ON_DEMAND);
 
@@ -250,7 +250,7 @@ static void a_device_in_software_is_not_asked_to_page(void)
 }
 
 /* If libibverbs cannot report what the adapter pages, the kernel's answer decides. */
-static void without_extended_verbs_the_registration_itself_shows_it(void)
+TEST(without_extended_verbs_the_registration_itself_shows_it)
 {
 	dg_memory m = host(DG_MEMORY_ON_DEMAND);
 
@@ -274,7 +274,7 @@ static void without_extended_verbs_the_registration_itself_shows_it(void)
 	CHECK(!strstr(dg_last_error(), "locked memory"));
 }
 
-static void too_little_locked_memory_is_named_with_its_limit(void)
+TEST(too_little_locked_memory_is_named_with_its_limit)
 {
 	struct rlimit limit = { 16 << 10, 16 << 10 };
 	dg_memory m = host(0);
@@ -289,7 +289,7 @@ static void too_little_locked_memory_is_named_with_its_limit(void)
 	CHECK_SAYS(dg_last_error(), "65536 bytes");
 }
 
-static void gpu_memory_is_registered_as_a_dma_buf_at_its_own_address(void)
+TEST(gpu_memory_is_registered_as_a_dma_buf_at_its_own_address)
 {
 	dg_memory m = gpu();
 	int fds;
@@ -311,7 +311,7 @@ static void gpu_memory_is_registered_as_a_dma_buf_at_its_own_address(void)
 	unload("nvidia_peermem");
 }
 
-static void importers_get_the_same_dma_buf_without_another_export(void)
+TEST(importers_get_the_same_dma_buf_without_another_export)
 {
 	dg_memory m = gpu();
 	unsigned long exports;
@@ -331,7 +331,7 @@ static void importers_get_the_same_dma_buf_without_another_export(void)
 	CHECK_EQ(gpu_calls("cuMemGetHandleForAddressRange"), exports);
 }
 
-static void a_dma_buf_is_closed_once(void)
+TEST(a_dma_buf_is_closed_once)
 {
 	dg_memory m = gpu();
 	int fd, again;
@@ -369,12 +369,12 @@ static void an_adapter_that_takes_no_dma_buf_gets_the_address(const char *module
 	unload(module);
 }
 
-static void nvidia_peermem_is_the_second_way(void)
+TEST(nvidia_peermem_is_the_second_way)
 {
 	an_adapter_that_takes_no_dma_buf_gets_the_address("nvidia_peermem");
 }
 
-static void mellanox_peer_memory_will_do_as_well(void)
+TEST(mellanox_peer_memory_will_do_as_well)
 {
 	an_adapter_that_takes_no_dma_buf_gets_the_address("nv_peer_mem");
 }
@@ -396,7 +396,7 @@ static void refused(int reason, const char *of_dmabuf, const char *of_address)
 	CHECK(!made);
 }
 
-static void without_either_way_both_answers_are_given(void)
+TEST(without_either_way_both_answers_are_given)
 {
 	start();
 	gpu_context();
@@ -411,7 +411,7 @@ static void without_either_way_both_answers_are_given(void)
 		"the module is not loaded");
 }
 
-static void a_module_that_does_not_know_the_address_is_named(void)
+TEST(a_module_that_does_not_know_the_address_is_named)
 {
 	start();
 	gpu_context();
@@ -422,7 +422,7 @@ static void a_module_that_does_not_know_the_address_is_named(void)
 	unload("nvidia_peermem");
 }
 
-static void an_rdma_core_without_dma_bufs_is_named(void)
+TEST(an_rdma_core_without_dma_bufs_is_named)
 {
 	start();
 	gpu_context();
@@ -432,7 +432,7 @@ static void an_rdma_core_without_dma_bufs_is_named(void)
 	CHECK_EQ(gpu_calls("cuMemGetHandleForAddressRange"), 0);
 }
 
-static void a_driver_that_exports_no_dma_buf_is_named(void)
+TEST(a_driver_that_exports_no_dma_buf_is_named)
 {
 	start();
 	gpu_context();
@@ -455,7 +455,7 @@ static struct dg_region_entry *mapped(struct dg_region *r, const dg_memory *m)
 	return r->entry;
 }
 
-static void gpu_memory_of_a_region_is_not_accessed_by_the_cpu(void)
+TEST(gpu_memory_of_a_region_is_not_accessed_by_the_cpu)
 {
 	struct dg_region of_gpu = { 0 }, of_host = { 0 };
 	dg_memory m = gpu(), h = host(0);
@@ -480,7 +480,7 @@ static void gpu_memory_of_a_region_is_not_accessed_by_the_cpu(void)
 	dg_verbs_unmap(of_host.dev, &device, &of_host);
 }
 
-static void closing_a_region_ends_its_registration_and_then_its_dma_buf(void)
+TEST(closing_a_region_ends_its_registration_and_then_its_dma_buf)
 {
 	struct dg_region r = { 0 };
 	dg_memory m = gpu();
@@ -496,28 +496,4 @@ static void closing_a_region_ends_its_registration_and_then_its_dma_buf(void)
 	CHECK_EQ(open_fds(), fds);
 }
 
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(host_memory_is_pinned),
-		TEST(only_pinned_host_memory_can_have_windows),
-		TEST(memory_on_demand_has_its_flag_and_is_looked_up_first),
-		TEST(an_adapter_without_paging_is_not_asked_to_page),
-		TEST(a_device_in_software_is_not_asked_to_page),
-		TEST(without_extended_verbs_the_registration_itself_shows_it),
-		TEST(too_little_locked_memory_is_named_with_its_limit),
-		TEST(gpu_memory_is_registered_as_a_dma_buf_at_its_own_address),
-		TEST(importers_get_the_same_dma_buf_without_another_export),
-		TEST(a_dma_buf_is_closed_once),
-		TEST(nvidia_peermem_is_the_second_way),
-		TEST(mellanox_peer_memory_will_do_as_well),
-		TEST(without_either_way_both_answers_are_given),
-		TEST(a_module_that_does_not_know_the_address_is_named),
-		TEST(an_rdma_core_without_dma_bufs_is_named),
-		TEST(a_driver_that_exports_no_dma_buf_is_named),
-		TEST(gpu_memory_of_a_region_is_not_accessed_by_the_cpu),
-		TEST(closing_a_region_ends_its_registration_and_then_its_dma_buf),
-	};
-
-	return RUN_TESTS(tests, argc, argv);
-}
+TEST_MAIN(run_tests)

@@ -12,7 +12,7 @@
 
 enum { SIZE = 65536, N = 64 };
 
-static void a_provider_without_queue_pairs_names_the_one_that_has_them(void)
+TEST(a_provider_without_queue_pairs_names_the_one_that_has_them)
 {
 	dg_device *dev;
 	dg_queue *q;
@@ -88,7 +88,7 @@ static void ends_close(struct ends *e)
 	fix_close(&e->f);
 }
 
-static void bytes_are_moved_by_a_queue_pair(void)
+TEST(bytes_are_moved_by_a_queue_pair)
 {
 	struct ends e;
 	dg_wr wr, batch[N];
@@ -118,7 +118,7 @@ static void bytes_are_moved_by_a_queue_pair(void)
 	ends_close(&e);
 }
 
-static void after_the_close_of_a_granted_region_the_adapter_refuses(void)
+TEST(after_the_close_of_a_granted_region_the_adapter_refuses)
 {
 	struct ends e;
 	dg_wr wr;
@@ -137,7 +137,7 @@ static void after_the_close_of_a_granted_region_the_adapter_refuses(void)
 	ends_close(&e);
 }
 
-static void a_grant_to_be_read_is_not_written(void)
+TEST(a_grant_to_be_read_is_not_written)
 {
 	struct ends e;
 	dg_wr wr;
@@ -151,7 +151,7 @@ static void a_grant_to_be_read_is_not_written(void)
 }
 
 /* Operations after the refused one are not executed, even if they were prepared before. */
-static void behind_a_refused_operation_nothing_is_executed(void)
+TEST(behind_a_refused_operation_nothing_is_executed)
 {
 	struct ends e;
 	dg_rdma_memory wrong;
@@ -179,7 +179,7 @@ static void behind_a_refused_operation_nothing_is_executed(void)
 	ends_close(&e);
 }
 
-static void closing_a_queue_pair_ends_its_operations_and_its_imports(void)
+TEST(closing_a_queue_pair_ends_its_operations_and_its_imports)
 {
 	struct ends e;
 	struct transfer t[N];
@@ -203,7 +203,7 @@ static void closing_a_queue_pair_ends_its_operations_and_its_imports(void)
 	ends_close(&e);
 }
 
-static void closing_the_queue_closes_its_queue_pairs(void)
+TEST(closing_the_queue_closes_its_queue_pairs)
 {
 	dg_rdma_memory m;
 	dg_qp_address a;
@@ -221,7 +221,7 @@ static void closing_the_queue_closes_its_queue_pairs(void)
 	ends_close(&e);
 }
 
-static void an_import_is_of_no_use_on_another_queue(void)
+TEST(an_import_is_of_no_use_on_another_queue)
 {
 	struct ends e;
 	dg_wr wr;
@@ -249,7 +249,7 @@ static int status_on_endpoint_with(struct fix *f, dg_region *by_connection, uint
 }
 
 /* An importer whose connection the exporter has accepted knows the rkey of a grant. */
-static void an_rkey_of_a_grant_opens_nothing_to_an_importer(void)
+TEST(an_rkey_of_a_grant_opens_nothing_to_an_importer)
 {
 	struct ends e;
 	dg_region *by_connection;
@@ -272,7 +272,7 @@ static int status_of_next(struct ibv_cq *cq)
 
 /* An exporter posts on the endpoint that this process, as an importer, has with it. (Nothing is
  * registered in the protection domain of links.) */
-static void an_rkey_of_a_grant_opens_nothing_to_an_exporter(void)
+TEST(an_rkey_of_a_grant_opens_nothing_to_an_exporter)
 {
 	dg_region *by_connection;
 	struct verbs_guest *g;
@@ -317,7 +317,7 @@ static void refused(dg_qp *qp, dg_qp_address to, int want, const char *text)
 	CHECK_SAYS(dg_last_error(), text);
 }
 
-static void wrong_numbers_are_named_and_change_nothing(void)
+TEST(wrong_numbers_are_named_and_change_nothing)
 {
 	dg_qp_address good, a;
 	struct ends e;
@@ -353,7 +353,7 @@ static void wrong_numbers_are_named_and_change_nothing(void)
 	ends_close(&e);
 }
 
-static void wrong_memory_is_named(void)
+TEST(wrong_memory_is_named)
 {
 	dg_rdma_memory m, out;
 	struct ends e;
@@ -376,7 +376,7 @@ static void wrong_memory_is_named(void)
 	ends_close(&e);
 }
 
-static void before_it_is_connected_nothing_is_posted(void)
+TEST(before_it_is_connected_nothing_is_posted)
 {
 	struct ends e;
 	dg_qp *qp;
@@ -392,7 +392,7 @@ static void before_it_is_connected_nothing_is_posted(void)
 	ends_close(&e);
 }
 
-static void a_forked_child_can_only_close_it(void)
+TEST(a_forked_child_can_only_close_it)
 {
 	struct ends e;
 	dg_rdma_memory m;
@@ -414,7 +414,7 @@ static void a_forked_child_can_only_close_it(void)
 	ends_close(&e);
 }
 
-static void many_are_opened_and_closed(void)
+TEST(many_are_opened_and_closed)
 {
 	struct ends e;
 	int before;
@@ -449,7 +449,7 @@ static void *register_and_close(void *arg)
 
 /* A close waits for threads inside a queue, and an import by a queue pair takes a lock that the
  * close holds. */
-static void an_import_and_a_close_of_another_thread_do_not_wait_for_each_other(void)
+TEST(an_import_and_a_close_of_another_thread_do_not_wait_for_each_other)
 {
 	struct ends e;
 	pthread_t other;
@@ -462,26 +462,4 @@ static void an_import_and_a_close_of_another_thread_do_not_wait_for_each_other(v
 	ends_close(&e);
 }
 
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(a_provider_without_queue_pairs_names_the_one_that_has_them),
-		TEST(bytes_are_moved_by_a_queue_pair),
-		TEST(after_the_close_of_a_granted_region_the_adapter_refuses),
-		TEST(a_grant_to_be_read_is_not_written),
-		TEST(behind_a_refused_operation_nothing_is_executed),
-		TEST(closing_a_queue_pair_ends_its_operations_and_its_imports),
-		TEST(closing_the_queue_closes_its_queue_pairs),
-		TEST(an_import_is_of_no_use_on_another_queue),
-		TEST(an_rkey_of_a_grant_opens_nothing_to_an_importer),
-		TEST(an_rkey_of_a_grant_opens_nothing_to_an_exporter),
-		TEST(wrong_numbers_are_named_and_change_nothing),
-		TEST(wrong_memory_is_named),
-		TEST(before_it_is_connected_nothing_is_posted),
-		TEST(a_forked_child_can_only_close_it),
-		TEST(many_are_opened_and_closed),
-		TEST(an_import_and_a_close_of_another_thread_do_not_wait_for_each_other),
-	};
-
-	return run_verbs_tests(tests, sizeof tests / sizeof tests[0], argc > 1 ? argv[1] : NULL);
-}
+TEST_MAIN(run_verbs_tests)

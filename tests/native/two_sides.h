@@ -154,7 +154,7 @@ UNUSED static void sweep(void)
 }
 
 /* Runs the tests with a temporary runtime folder, which must be empty afterwards. */
-UNUSED static int run_with_own_folder(const struct test *tests, size_t n, int argc, char **argv)
+UNUSED static int run_with_own_folder(int argc, char **argv)
 {
 	char inner[64];
 	int rc, left;
@@ -163,7 +163,7 @@ UNUSED static int run_with_own_folder(const struct test *tests, size_t n, int ar
 	setenv("XDG_RUNTIME_DIR", own_folder, 1);
 	snprintf(inner, sizeof(inner), "%s/dgkit", own_folder);
 	CHECK_EQ(dg_runtime_dir(inner, sizeof(inner)), 0);
-	rc = run_tests(tests, n, argc > 1 ? argv[1] : NULL);
+	rc = run_tests(argc, argv);
 	sweep();
 	left = entries(inner);
 	if (left)
@@ -172,7 +172,5 @@ UNUSED static int run_with_own_folder(const struct test *tests, size_t n, int ar
 	rmdir(own_folder);
 	return left ? 1 : rc;
 }
-#define RUN_WITH_OWN_FOLDER(tests, argc, argv) \
-	run_with_own_folder(tests, sizeof(tests) / sizeof((tests)[0]), argc, argv)
 
 #endif

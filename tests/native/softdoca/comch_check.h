@@ -364,11 +364,11 @@ UNUSED static int drop(const char *path, const struct stat *st, int flag, struct
 	return remove(path);
 }
 
-UNUSED static int in_a_folder(const struct test *tests, size_t n, int argc, char **argv)
+UNUSED static int in_a_folder(int argc, char **argv)
 {
 	CHECK(mkdtemp(folder));
 	setenv("XDG_RUNTIME_DIR", folder, 1);
-	int rc = run_tests(tests, n, argc > 1 ? argv[1] : NULL);
+	int rc = run_tests(argc, argv);
 	nftw(folder, drop, 8, FTW_DEPTH | FTW_PHYS);
 	return rc;
 }

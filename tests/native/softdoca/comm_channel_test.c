@@ -113,7 +113,7 @@ static void close_both(void)
 	CHECK_EQ(system(command), 0);
 }
 
-static void messages_arrive_in_order_in_both_directions(void)
+TEST(messages_arrive_in_order_in_both_directions)
 {
 	char text[SIZE];
 	size_t size;
@@ -151,7 +151,7 @@ static void messages_arrive_in_order_in_both_directions(void)
 }
 
 /* A receiver that reads nothing fills socket and queue, and then the sender gets AGAIN. */
-static void a_full_send_queue_is_again_and_nothing_is_lost(void)
+TEST(a_full_send_queue_is_again_and_nothing_is_lost)
 {
 	char text[SIZE] = "";
 	size_t size;
@@ -171,7 +171,7 @@ static void a_full_send_queue_is_again_and_nothing_is_lost(void)
 	close_both();
 }
 
-static void a_program_can_sleep_until_it_may_receive_or_send(void)
+TEST(a_program_can_sleep_until_it_may_receive_or_send)
 {
 	struct pollfd send = {.events = POLLIN}, recv = {.events = POLLIN};
 	char text[SIZE];
@@ -220,7 +220,7 @@ static void be_a_late_client(void)
 	OK(doca_comm_channel_ep_destroy(client));
 }
 
-static void a_call_that_waits_sleeps(void)
+TEST(a_call_that_waits_sleeps)
 {
 	struct doca_comm_channel_init_attr attr = {.maxmsgs = QUEUE, .msgsize = SIZE};
 	char text[SIZE];
@@ -251,7 +251,7 @@ static void a_call_that_waits_sleeps(void)
 	OK(doca_comm_channel_ep_destroy(server));
 }
 
-static void a_connect_that_waits_ends_although_its_server_is_silent(void)
+TEST(a_connect_that_waits_ends_although_its_server_is_silent)
 {
 	struct doca_comm_channel_init_attr attr = {.maxmsgs = QUEUE, .msgsize = SIZE};
 
@@ -267,7 +267,7 @@ static void a_connect_that_waits_ends_although_its_server_is_silent(void)
 }
 #endif
 
-static void the_end_of_a_connection_is_noticed(void)
+TEST(the_end_of_a_connection_is_noticed)
 {
 	char text[SIZE];
 	size_t size = sizeof text;
@@ -291,7 +291,7 @@ static void the_end_of_a_connection_is_noticed(void)
 }
 
 /* What waits unread: two queues, and the socket's buffer of some 200 kB. */
-static void a_receiver_s_memory_is_bounded_by_its_queue(void)
+TEST(a_receiver_s_memory_is_bounded_by_its_queue)
 {
 	char text[SIZE] = {0};
 	size_t size;
@@ -327,14 +327,14 @@ static void disconnect_unread(struct doca_comm_channel_ep_t *ep,
 	OK(doca_comm_channel_ep_disconnect(ep, peer));
 }
 
-static void a_server_that_does_not_read_does_not_hold_its_client(void)
+TEST(a_server_that_does_not_read_does_not_hold_its_client)
 {
 	connect_both();
 	disconnect_unread(client, to_server);
 	close_both();
 }
 
-static void a_client_that_does_not_read_does_not_hold_its_server(void)
+TEST(a_client_that_does_not_read_does_not_hold_its_server)
 {
 	char text[SIZE];
 	size_t size = sizeof text;
@@ -346,7 +346,7 @@ static void a_client_that_does_not_read_does_not_hold_its_server(void)
 	close_both();
 }
 
-static void a_client_that_said_nothing_is_forgotten_when_it_leaves(void)
+TEST(a_client_that_said_nothing_is_forgotten_when_it_leaves)
 {
 	char text[SIZE];
 	size_t size = sizeof text;
@@ -366,7 +366,7 @@ static void a_client_that_said_nothing_is_forgotten_when_it_leaves(void)
 	close_both();
 }
 
-static void each_misuse_has_its_documented_error(void)
+TEST(each_misuse_has_its_documented_error)
 {
 	char text[SIZE + 1] = "";
 	size_t size = sizeof text;
@@ -415,22 +415,4 @@ static void each_misuse_has_its_documented_error(void)
 	close_both();
 }
 
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(messages_arrive_in_order_in_both_directions),
-		TEST(a_full_send_queue_is_again_and_nothing_is_lost),
-		TEST(a_program_can_sleep_until_it_may_receive_or_send),
-#if SOFTDOCA_NAMED
-		TEST(a_call_that_waits_sleeps),
-		TEST(a_connect_that_waits_ends_although_its_server_is_silent),
-#endif
-		TEST(the_end_of_a_connection_is_noticed),
-		TEST(a_receiver_s_memory_is_bounded_by_its_queue),
-		TEST(a_server_that_does_not_read_does_not_hold_its_client),
-		TEST(a_client_that_does_not_read_does_not_hold_its_server),
-		TEST(a_client_that_said_nothing_is_forgotten_when_it_leaves),
-		TEST(each_misuse_has_its_documented_error),
-	};
-	return RUN_TESTS(tests, argc, argv);
-}
+TEST_MAIN(run_tests)

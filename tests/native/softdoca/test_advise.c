@@ -46,7 +46,7 @@ static void close_advise(void)
 	rig_close(&rig);
 }
 
-static void tasks_complete_by_progress_in_order(void)
+TEST(tasks_complete_by_progress_in_order)
 {
 	struct doca_mmap_advise_task_invalidate_cache *task;
 
@@ -70,7 +70,7 @@ static void tasks_complete_by_progress_in_order(void)
 	close_advise();
 }
 
-static void each_misuse_has_its_documented_error(void)
+TEST(each_misuse_has_its_documented_error)
 {
 	struct doca_mmap_advise_task_invalidate_cache *task;
 	union doca_data data = {.u64 = 0};
@@ -115,11 +115,4 @@ static void each_misuse_has_its_documented_error(void)
 	close_advise();
 }
 
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(tasks_complete_by_progress_in_order),
-		TEST(each_misuse_has_its_documented_error),
-	};
-	return RUN_TESTS(tests, argc, argv);
-}
+TEST_MAIN(run_tests)

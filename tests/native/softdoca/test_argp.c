@@ -4,7 +4,7 @@
 
 DOCA_LOG_REGISTER(TEST_ARGP);
 
-static void each_way_to_write_a_value_reaches_the_callback(void)
+TEST(each_way_to_write_a_value_reaches_the_callback)
 {
 	set_up();
 	CHECK_EQ(START("-t", "a"), DOCA_SUCCESS);
@@ -33,7 +33,7 @@ static void each_way_to_write_a_value_reaches_the_callback(void)
 	CHECK_EQ(doca_argp_destroy(), DOCA_SUCCESS);
 }
 
-static void callbacks_run_in_the_order_of_the_line(void)
+TEST(callbacks_run_in_the_order_of_the_line)
 {
 	set_up();
 	CHECK_EQ(START("--flag", "-n", "1", "-t", "x"), DOCA_SUCCESS);
@@ -42,7 +42,7 @@ static void callbacks_run_in_the_order_of_the_line(void)
 	      !strcmp(config.order[2], "text"));
 }
 
-static void a_mistake_on_the_line_gives_its_error_and_calls_nothing(void)
+TEST(a_mistake_on_the_line_gives_its_error_and_calls_nothing)
 {
 	static const struct {
 		char *argv[5];
@@ -77,7 +77,7 @@ static void a_mistake_on_the_line_gives_its_error_and_calls_nothing(void)
 	}
 }
 
-static void a_number_that_is_none_is_refused(void)
+TEST(a_number_that_is_none_is_refused)
 {
 	static char *const wrong[] = {"", "x", "1x", " 1", "1.5", "0x", "2147483648",
 				      "-2147483649", "99999999999999999999", "--1", "+-1", "0xg"};
@@ -88,14 +88,14 @@ static void a_number_that_is_none_is_refused(void)
 	}
 }
 
-static void a_callback_s_error_ends_the_start(void)
+TEST(a_callback_s_error_ends_the_start)
 {
 	set_up();
 	CHECK_EQ(START("-t", "refused", "-f"), DOCA_ERROR_TOO_BIG);
 	CHECK_EQ(config.calls, 1);
 }
 
-static void help_lists_every_parameter_aligned_and_exits_0(void)
+TEST(help_lists_every_parameter_aligned_and_exits_0)
 {
 	char out[8192];
 	set_up();
@@ -129,7 +129,7 @@ static void help_lists_every_parameter_aligned_and_exits_0(void)
 	CHECK_EQ(start_apart((char *[]){"prog", "-h", NULL}, out, sizeof out), 0);
 }
 
-static void a_program_that_gives_no_name_goes_by_that_of_its_file(void)
+TEST(a_program_that_gives_no_name_goes_by_that_of_its_file)
 {
 	char out[4096];
 	CHECK_EQ(doca_argp_init(NULL, &config), DOCA_SUCCESS);
@@ -147,7 +147,7 @@ static doca_error_t own_version(void *param, void *to)
 	return DOCA_SUCCESS;
 }
 
-static void version_calls_the_program_s_callback_and_exits_0(void)
+TEST(version_calls_the_program_s_callback_and_exits_0)
 {
 	char out[4096];
 	set_up();
@@ -163,7 +163,7 @@ static doca_error_t valid_if_even(void *to)
 	return ((struct config *)to)->number % 2 ? DOCA_ERROR_BAD_CONFIG : DOCA_SUCCESS;
 }
 
-static void the_validation_callback_has_the_last_word(void)
+TEST(the_validation_callback_has_the_last_word)
 {
 	set_up();
 	CHECK_EQ(doca_argp_register_validation_callback(valid_if_even), DOCA_SUCCESS);
@@ -172,7 +172,7 @@ static void the_validation_callback_has_the_last_word(void)
 	CHECK_EQ(START("-n", "x"), DOCA_ERROR_INVALID_VALUE);
 }
 
-static void a_mandatory_parameter_is_asked_for(void)
+TEST(a_mandatory_parameter_is_asked_for)
 {
 	set_up();
 	struct doca_argp_param *p = make("m", "must", DOCA_ARGP_TYPE_INT, on_number);
@@ -185,7 +185,7 @@ static void a_mandatory_parameter_is_asked_for(void)
 	CHECK_EQ(config.number, 4);
 }
 
-static void log_levels_are_set_by_the_line(void)
+TEST(log_levels_are_set_by_the_line)
 {
 	static char *const wrong[] = {"0", "11", "80", "-10", "info", ""};
 	set_up();
@@ -205,7 +205,7 @@ static doca_error_t say_something(void *to)
 	return DOCA_SUCCESS;
 }
 
-static void the_program_s_records_follow_the_log_level(void)
+TEST(the_program_s_records_follow_the_log_level)
 {
 	char out[8192];
 	set_up();
@@ -219,7 +219,7 @@ static void the_program_s_records_follow_the_log_level(void)
 	CHECK(strstr(out, "an info record") && strstr(out, "a debug record"));
 }
 
-static void a_parameter_that_lacks_something_is_not_registered(void)
+TEST(a_parameter_that_lacks_something_is_not_registered)
 {
 	struct doca_argp_param *p;
 	set_up();
@@ -241,7 +241,7 @@ static void a_parameter_that_lacks_something_is_not_registered(void)
 	CHECK_EQ(START("-a", "1"), DOCA_SUCCESS);
 }
 
-static void a_name_that_is_taken_or_cannot_be_typed_is_refused(void)
+TEST(a_name_that_is_taken_or_cannot_be_typed_is_refused)
 {
 	static const struct {
 		const char *short_name, *long_name;
@@ -271,7 +271,7 @@ static void a_name_that_is_taken_or_cannot_be_typed_is_refused(void)
 			 names[i].error);
 }
 
-static void a_short_name_of_argp_is_the_programs_if_it_has_it(void)
+TEST(a_short_name_of_argp_is_the_programs_if_it_has_it)
 {
 	char out[8192];
 
@@ -300,7 +300,7 @@ static doca_error_t misuse(void *to)
 	return DOCA_SUCCESS;
 }
 
-static void calls_inside_a_callback_change_nothing(void)
+TEST(calls_inside_a_callback_change_nothing)
 {
 	set_up();
 	CHECK_EQ(doca_argp_register_validation_callback(misuse), DOCA_SUCCESS);
@@ -308,7 +308,7 @@ static void calls_inside_a_callback_change_nothing(void)
 	CHECK_EQ(doca_argp_destroy(), DOCA_SUCCESS);
 }
 
-static void calls_out_of_order_give_errors(void)
+TEST(calls_out_of_order_give_errors)
 {
 	char *no_end[] = {"prog", "-f", NULL, "-f"};
 	CHECK_EQ(doca_argp_destroy(), DOCA_ERROR_INITIALIZATION);
@@ -345,7 +345,7 @@ static void set_all(struct doca_argp_param *p)
 	doca_argp_param_set_multiplicity(p);
 }
 
-static void what_is_no_parameter_is_never_touched(void)
+TEST(what_is_no_parameter_is_never_touched)
 {
 	_Alignas(64) char here[256] = {0};
 	set_up();
@@ -376,27 +376,4 @@ static void what_is_no_parameter_is_never_touched(void)
 	CHECK_EQ(doca_argp_register_param(registered), DOCA_ERROR_INVALID_VALUE);
 }
 
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(each_way_to_write_a_value_reaches_the_callback),
-		TEST(callbacks_run_in_the_order_of_the_line),
-		TEST(a_mistake_on_the_line_gives_its_error_and_calls_nothing),
-		TEST(a_number_that_is_none_is_refused),
-		TEST(a_callback_s_error_ends_the_start),
-		TEST(help_lists_every_parameter_aligned_and_exits_0),
-		TEST(a_program_that_gives_no_name_goes_by_that_of_its_file),
-		TEST(version_calls_the_program_s_callback_and_exits_0),
-		TEST(the_validation_callback_has_the_last_word),
-		TEST(a_mandatory_parameter_is_asked_for),
-		TEST(log_levels_are_set_by_the_line),
-		TEST(the_program_s_records_follow_the_log_level),
-		TEST(a_parameter_that_lacks_something_is_not_registered),
-		TEST(a_name_that_is_taken_or_cannot_be_typed_is_refused),
-		TEST(calls_inside_a_callback_change_nothing),
-		TEST(a_short_name_of_argp_is_the_programs_if_it_has_it),
-		TEST(calls_out_of_order_give_errors),
-		TEST(what_is_no_parameter_is_never_touched),
-	};
-	return RUN_TESTS(tests, argc, argv);
-}
+TEST_MAIN(run_tests)

@@ -2,7 +2,7 @@
 /* Parameters from a JSON file. */
 #include "argp_check.h"
 
-static void a_json_file_gives_values_of_each_type(void)
+TEST(a_json_file_gives_values_of_each_type)
 {
 	set_up();
 	CHECK_EQ(start_json("{ \"doca_general_flags\": {\"log-level\": 60,\n"
@@ -22,7 +22,7 @@ static void a_json_file_gives_values_of_each_type(void)
 }
 
 /* RFC 8259 has no comments, but the files of published programs do. */
-static void a_json_file_may_have_comments(void)
+TEST(a_json_file_may_have_comments)
 {
 	set_up();
 	CHECK_EQ(start_json("// at the top\n{ /* of no use */\n"
@@ -42,7 +42,7 @@ static void a_json_file_may_have_comments(void)
 	CHECK_EQ(start_json("/*/ {}"), DOCA_ERROR_IO_FAILED);
 }
 
-static void a_long_name_with_a_space_is_a_key_and_one_argument(void)
+TEST(a_long_name_with_a_space_is_a_key_and_one_argument)
 {
 	set_up();
 	CHECK_EQ(doca_argp_register_param(
@@ -57,7 +57,7 @@ static void a_long_name_with_a_space_is_a_key_and_one_argument(void)
 	CHECK_EQ(START("--queue", "depth"), DOCA_ERROR_NOT_SUPPORTED);
 }
 
-static void a_parameter_of_several_values_gets_each(void)
+TEST(a_parameter_of_several_values_gets_each)
 {
 	struct doca_argp_param *p = make("m", "many", DOCA_ARGP_TYPE_INT, on_number);
 
@@ -74,7 +74,7 @@ static void a_parameter_of_several_values_gets_each(void)
 	CHECK_EQ(START("-n", "1", "-n", "2"), DOCA_ERROR_INVALID_VALUE);
 }
 
-static void the_command_line_counts_more_than_the_file(void)
+TEST(the_command_line_counts_more_than_the_file)
 {
 	const char text[] = "{\"doca_program_flags\": {\"number\": 1, \"text\": \"file\"}}";
 	set_up();
@@ -87,7 +87,7 @@ static void the_command_line_counts_more_than_the_file(void)
 	unlink(path);
 }
 
-static void a_wrong_file_says_where_and_calls_nothing(void)
+TEST(a_wrong_file_says_where_and_calls_nothing)
 {
 	static const struct {
 		const char *text;
@@ -139,7 +139,7 @@ static void a_wrong_file_says_where_and_calls_nothing(void)
 		 DOCA_ERROR_INVALID_VALUE);
 }
 
-static void a_file_s_error_names_file_line_key_and_value(void)
+TEST(a_file_s_error_names_file_line_key_and_value)
 {
 	const char text[] = "{\n\"doca_program_flags\":\n{\n\"number\": \"three\"\n}}";
 	char out[8192], at[96];
@@ -153,7 +153,7 @@ static void a_file_s_error_names_file_line_key_and_value(void)
 	CHECK_SAYS(out, "\"three\"");
 }
 
-static void files_without_end_or_of_a_thousand_levels_are_refused(void)
+TEST(files_without_end_or_of_a_thousand_levels_are_refused)
 {
 	static char big[(1 << 20) + 100];
 	set_up();
@@ -172,7 +172,7 @@ static void files_without_end_or_of_a_thousand_levels_are_refused(void)
 }
 
 /* Each start either succeeds or returns one of the documented errors, and has no other effect. */
-static void altered_files_never_do_harm(void)
+TEST(altered_files_never_do_harm)
 {
 	const char good[] = "{\"doca_general_flags\": {\"log-level\": 60}, \"doca_program_flags\": "
 			    "{\"text\": \"a\\u00e4\\ud83d\\ude00\\n\", \"number\": -12, \"flag\": "
@@ -199,18 +199,4 @@ static void altered_files_never_do_harm(void)
 	}
 }
 
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(a_json_file_gives_values_of_each_type),
-		TEST(a_json_file_may_have_comments),
-		TEST(a_long_name_with_a_space_is_a_key_and_one_argument),
-		TEST(a_parameter_of_several_values_gets_each),
-		TEST(the_command_line_counts_more_than_the_file),
-		TEST(a_wrong_file_says_where_and_calls_nothing),
-		TEST(a_file_s_error_names_file_line_key_and_value),
-		TEST(files_without_end_or_of_a_thousand_levels_are_refused),
-		TEST(altered_files_never_do_harm),
-	};
-	return RUN_TESTS(tests, argc, argv);
-}
+TEST_MAIN(run_tests)

@@ -81,7 +81,7 @@ static void end(struct setup s)
 	OK(doca_mmap_destroy(s.map));
 }
 
-static void no_function_takes_what_is_no_buffer(void)
+TEST(no_function_takes_what_is_no_buffer)
 {
 	struct setup s = begin(1);
 	void *handles[] = NO_HANDLES(s.map);
@@ -90,7 +90,7 @@ static void no_function_takes_what_is_no_buffer(void)
 	end(s);
 }
 
-static void no_function_takes_what_is_no_inventory(void)
+TEST(no_function_takes_what_is_no_inventory)
 {
 	struct setup s = begin(1);
 	void *handles[] = NO_HANDLES(s.map);
@@ -111,7 +111,7 @@ static void no_function_takes_what_is_no_inventory(void)
 	end(s);
 }
 
-static void a_missing_place_for_the_answer_is_refused(void)
+TEST(a_missing_place_for_the_answer_is_refused)
 {
 	struct setup s = begin(1);
 	struct doca_buf *b;
@@ -139,7 +139,7 @@ static void a_missing_place_for_the_answer_is_refused(void)
 	end(s);
 }
 
-static void a_buffer_got_by_address_is_empty_and_by_data_full(void)
+TEST(a_buffer_got_by_address_is_empty_and_by_data_full)
 {
 	struct setup s = begin(2);
 	struct doca_buf *b = a_buf(s.inv, s.map, bytes + 100, 200);
@@ -162,7 +162,7 @@ static void a_buffer_got_by_address_is_empty_and_by_data_full(void)
 	end(s);
 }
 
-static void data_moves_within_its_buffer_only(void)
+TEST(data_moves_within_its_buffer_only)
 {
 	struct setup s = begin(1);
 	struct doca_buf *b = a_buf(s.inv, s.map, bytes + 100, 200);
@@ -191,7 +191,7 @@ static void data_moves_within_its_buffer_only(void)
 	end(s);
 }
 
-static void a_buffer_lies_within_its_map(void)
+TEST(a_buffer_lies_within_its_map)
 {
 	struct setup s = begin(1);
 	char *before = (char *)((uintptr_t)bytes - 1);
@@ -213,7 +213,7 @@ static void a_buffer_lies_within_its_map(void)
 	end(s);
 }
 
-static void nothing_is_taken_before_map_and_inventory_are_started(void)
+TEST(nothing_is_taken_before_map_and_inventory_are_started)
 {
 	struct doca_mmap *m = a_map(NULL, bytes, sizeof bytes, READ_WRITE);
 	struct doca_buf_inventory *inv;
@@ -238,7 +238,7 @@ static void nothing_is_taken_before_map_and_inventory_are_started(void)
 	OK(doca_mmap_destroy(m));
 }
 
-static void user_data_of_an_inventory_is_set_while_it_is_not_started(void)
+TEST(user_data_of_an_inventory_is_set_while_it_is_not_started)
 {
 	union doca_data data = { .u64 = 7 };
 	struct doca_buf_inventory *inv;
@@ -262,7 +262,7 @@ static void user_data_of_an_inventory_is_set_while_it_is_not_started(void)
 	OK(doca_buf_inventory_destroy(inv));
 }
 
-static void an_empty_inventory_has_no_memory(void)
+TEST(an_empty_inventory_has_no_memory)
 {
 	struct setup s = begin(3);
 	struct doca_buf *all[3];
@@ -284,7 +284,7 @@ static void an_empty_inventory_has_no_memory(void)
 	end(s);
 }
 
-static void an_inventory_grows_also_while_it_is_used(void)
+TEST(an_inventory_grows_also_while_it_is_used)
 {
 	struct setup s = begin(1);
 	struct doca_buf *all[300];
@@ -305,7 +305,7 @@ static void an_inventory_grows_also_while_it_is_used(void)
 	end(s);
 }
 
-static void an_absurd_number_of_buffers_is_refused_at_once(void)
+TEST(an_absurd_number_of_buffers_is_refused_at_once)
 {
 	static const size_t absurd[] = {SIZE_MAX, SIZE_MAX / 2, (size_t)1 << 60, (size_t)1 << 40,
 					(size_t)1 << 34};
@@ -322,7 +322,7 @@ static void an_absurd_number_of_buffers_is_refused_at_once(void)
 	end(s);
 }
 
-static void an_inventory_whose_buffers_are_out_stays(void)
+TEST(an_inventory_whose_buffers_are_out_stays)
 {
 	struct setup s = begin(2);
 	struct doca_buf *b = a_buf(s.inv, s.map, bytes, 1);
@@ -335,7 +335,7 @@ static void an_inventory_whose_buffers_are_out_stays(void)
 	OK(doca_mmap_destroy(s.map));
 }
 
-static void references_are_counted_and_told_as_they_were_before(void)
+TEST(references_are_counted_and_told_as_they_were_before)
 {
 	struct setup s = begin(1);
 	struct doca_buf *b = a_buf(s.inv, s.map, bytes, 1);
@@ -353,7 +353,7 @@ static void references_are_counted_and_told_as_they_were_before(void)
 	end(s);
 }
 
-static void references_do_not_wrap(void)
+TEST(references_do_not_wrap)
 {
 	struct setup s = begin(1);
 	struct doca_buf *b = a_buf(s.inv, s.map, bytes, 1);
@@ -367,7 +367,7 @@ static void references_do_not_wrap(void)
 	end(s);
 }
 
-static void a_buffer_that_was_given_back_is_none(void)
+TEST(a_buffer_that_was_given_back_is_none)
 {
 	struct setup s = begin(2);
 	struct doca_buf *b = a_buf(s.inv, s.map, bytes, 1);
@@ -381,7 +381,7 @@ static void a_buffer_that_was_given_back_is_none(void)
 	end(s);
 }
 
-static void a_duplicate_is_a_buffer_of_its_own(void)
+TEST(a_duplicate_is_a_buffer_of_its_own)
 {
 	struct setup s = begin(1);
 	struct doca_buf_inventory *other = an_inventory(1);
@@ -421,7 +421,7 @@ static void *take_and_give(void *arg)
 	return NULL;
 }
 
-static void threads_with_an_inventory_each_share_a_map(void)
+TEST(threads_with_an_inventory_each_share_a_map)
 {
 	struct doca_mmap *m = a_started_map(NULL, bytes, sizeof bytes, READ_WRITE);
 	pthread_t threads[4];
@@ -434,14 +434,14 @@ static void threads_with_an_inventory_each_share_a_map(void)
 	OK(doca_mmap_destroy(m));
 }
 
-static void inventories_come_and_go(void)
+TEST(inventories_come_and_go)
 {
 	for (int i = 0; i < 2000; i++)
 		OK(doca_buf_inventory_destroy(an_inventory(1 + (size_t)i % 300)));
 }
 
 /* With a GPU: see test_gpu_dma.c. */
-static void parameters_of_an_array_are_checked(void)
+TEST(parameters_of_an_array_are_checked)
 {
 	struct doca_mmap *m = a_started_map(NULL, bytes, sizeof bytes, READ_WRITE);
 	struct doca_gpu_buf_arr *gpu;
@@ -468,7 +468,7 @@ static void parameters_of_an_array_are_checked(void)
 	OK(doca_mmap_destroy(m));
 }
 
-static void a_pool_s_buffers_keep_their_aligned_places(void)
+TEST(a_pool_s_buffers_keep_their_aligned_places)
 {
 	struct doca_mmap *m = a_map(NULL, bytes + 1, 1000, READ_WRITE);
 	struct doca_buf_pool *pool;
@@ -501,7 +501,7 @@ static void a_pool_s_buffers_keep_their_aligned_places(void)
 	OK(doca_mmap_destroy(m));
 }
 
-static void each_misuse_of_a_pool_has_its_documented_error(void)
+TEST(each_misuse_of_a_pool_has_its_documented_error)
 {
 	struct doca_mmap *m = a_map(NULL, bytes, 256, READ_WRITE);
 	struct doca_buf_pool *pool;
@@ -544,30 +544,4 @@ static void each_misuse_of_a_pool_has_its_documented_error(void)
 	OK(doca_mmap_destroy(m));
 }
 
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(no_function_takes_what_is_no_buffer),
-		TEST(no_function_takes_what_is_no_inventory),
-		TEST(a_missing_place_for_the_answer_is_refused),
-		TEST(a_buffer_got_by_address_is_empty_and_by_data_full),
-		TEST(data_moves_within_its_buffer_only),
-		TEST(a_buffer_lies_within_its_map),
-		TEST(nothing_is_taken_before_map_and_inventory_are_started),
-		TEST(user_data_of_an_inventory_is_set_while_it_is_not_started),
-		TEST(an_empty_inventory_has_no_memory),
-		TEST(an_inventory_grows_also_while_it_is_used),
-		TEST(an_absurd_number_of_buffers_is_refused_at_once),
-		TEST(an_inventory_whose_buffers_are_out_stays),
-		TEST(references_are_counted_and_told_as_they_were_before),
-		TEST(references_do_not_wrap),
-		TEST(a_buffer_that_was_given_back_is_none),
-		TEST(a_duplicate_is_a_buffer_of_its_own),
-		TEST(threads_with_an_inventory_each_share_a_map),
-		TEST(inventories_come_and_go),
-		TEST(a_pool_s_buffers_keep_their_aligned_places),
-		TEST(each_misuse_of_a_pool_has_its_documented_error),
-		TEST(parameters_of_an_array_are_checked),
-	};
-	return RUN_TESTS(tests, argc, argv);
-}
+TEST_MAIN(run_tests)

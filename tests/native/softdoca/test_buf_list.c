@@ -55,7 +55,7 @@ static void chain(int from, int to)
 		OK(doca_buf_chain_list(b[from], b[i]));
 }
 
-static void a_buffer_alone_is_a_list_of_one(void)
+TEST(a_buffer_alone_is_a_list_of_one)
 {
 	begin(1);
 	is_list(0, 1);
@@ -63,7 +63,7 @@ static void a_buffer_alone_is_a_list_of_one(void)
 	end();
 }
 
-static void lists_are_chained_whole(void)
+TEST(lists_are_chained_whole)
 {
 	begin(8);
 	chain(0, 3);
@@ -76,7 +76,7 @@ static void lists_are_chained_whole(void)
 	end();
 }
 
-static void the_heads_last_reference_gives_the_whole_list_back(void)
+TEST(the_heads_last_reference_gives_the_whole_list_back)
 {
 	begin(MOST);
 	chain(0, MOST);
@@ -99,7 +99,7 @@ static void the_heads_last_reference_gives_the_whole_list_back(void)
 	end();
 }
 
-static void who_is_not_the_head_has_no_references_of_its_own(void)
+TEST(who_is_not_the_head_has_no_references_of_its_own)
 {
 	begin(3);
 	chain(0, 3);
@@ -115,7 +115,7 @@ static void who_is_not_the_head_has_no_references_of_its_own(void)
 	end();
 }
 
-static void what_cannot_be_chained_is_refused_and_unchanged(void)
+TEST(what_cannot_be_chained_is_refused_and_unchanged)
 {
 	begin(5);
 	chain(0, 2);
@@ -139,7 +139,7 @@ static void what_cannot_be_chained_is_refused_and_unchanged(void)
 	end();
 }
 
-static void a_list_comes_apart_at_every_place(void)
+TEST(a_list_comes_apart_at_every_place)
 {
 	begin(6);
 	for (int at = 1; at < 6; at++) {
@@ -161,7 +161,7 @@ static void a_list_comes_apart_at_every_place(void)
 	end();
 }
 
-static void a_list_comes_apart_from_a_member_on(void)
+TEST(a_list_comes_apart_from_a_member_on)
 {
 	begin(5);
 	chain(0, 5);
@@ -174,7 +174,7 @@ static void a_list_comes_apart_from_a_member_on(void)
 	end();
 }
 
-static void what_is_no_part_of_the_list_is_not_unchained(void)
+TEST(what_is_no_part_of_the_list_is_not_unchained)
 {
 	begin(5);
 	chain(0, 3);
@@ -193,7 +193,7 @@ static void what_is_no_part_of_the_list_is_not_unchained(void)
 	end();
 }
 
-static void a_list_is_duplicated_whole_or_not_at_all(void)
+TEST(a_list_is_duplicated_whole_or_not_at_all)
 {
 	struct doca_buf *copy, *next;
 	void *head;
@@ -225,7 +225,7 @@ static void a_list_is_duplicated_whole_or_not_at_all(void)
 	end();
 }
 
-static void members_of_a_list_go_back_to_their_own_inventories(void)
+TEST(members_of_a_list_go_back_to_their_own_inventories)
 {
 	struct doca_buf_inventory *other = an_inventory(1);
 
@@ -240,7 +240,7 @@ static void members_of_a_list_go_back_to_their_own_inventories(void)
 }
 
 /* Chains and unchains randomly, and compares with a plain array that holds the expected lists. */
-static void lists_stay_lists_through_thousands_of_random_changes(void)
+TEST(lists_stay_lists_through_thousands_of_random_changes)
 {
 	int first[MOST];
 	unsigned seed = 1;
@@ -273,20 +273,4 @@ static void lists_stay_lists_through_thousands_of_random_changes(void)
 	end();
 }
 
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(a_buffer_alone_is_a_list_of_one),
-		TEST(lists_are_chained_whole),
-		TEST(the_heads_last_reference_gives_the_whole_list_back),
-		TEST(who_is_not_the_head_has_no_references_of_its_own),
-		TEST(what_cannot_be_chained_is_refused_and_unchanged),
-		TEST(a_list_comes_apart_at_every_place),
-		TEST(a_list_comes_apart_from_a_member_on),
-		TEST(what_is_no_part_of_the_list_is_not_unchained),
-		TEST(a_list_is_duplicated_whole_or_not_at_all),
-		TEST(members_of_a_list_go_back_to_their_own_inventories),
-		TEST(lists_stay_lists_through_thousands_of_random_changes),
-	};
-	return RUN_TESTS(tests, argc, argv);
-}
+TEST_MAIN(run_tests)

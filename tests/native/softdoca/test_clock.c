@@ -9,7 +9,7 @@ static int64_t ns(const union doca_clock_timespec_t *t)
 	return t->ts.tv_sec * INT64_C(1000000000) + t->ts.tv_nsec;
 }
 
-static void clocks_advance_and_are_read_at_one_moment(void)
+TEST(clocks_advance_and_are_read_at_one_moment)
 {
 	static const uint64_t types[] = {DOCA_CLOCK_NIC_FREE_RUNNING, DOCA_CLOCK_HOST_MONOTONIC,
 					 DOCA_CLOCK_HOST_MONOTONIC_RAW};
@@ -38,7 +38,7 @@ static void clocks_advance_and_are_read_at_one_moment(void)
 	OK(doca_dev_close(dev));
 }
 
-static void each_misuse_has_its_documented_error(void)
+TEST(each_misuse_has_its_documented_error)
 {
 	struct doca_dev *dev = a_dev();
 	const struct doca_devinfo *info = doca_dev_as_devinfo(dev);
@@ -71,11 +71,4 @@ static void each_misuse_has_its_documented_error(void)
 	OK(doca_dev_close(dev));
 }
 
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(clocks_advance_and_are_read_at_one_moment),
-		TEST(each_misuse_has_its_documented_error),
-	};
-	return RUN_TESTS(tests, argc, argv);
-}
+TEST_MAIN(run_tests)

@@ -4,7 +4,7 @@
 
 #include <sys/resource.h>
 
-static void a_server_runs_at_once_and_a_client_once_it_is_accepted(void)
+TEST(a_server_runs_at_once_and_a_client_once_it_is_accepted)
 {
 	struct side s = {0}, c = {0};
 	struct doca_comch_connection *peer;
@@ -37,7 +37,7 @@ static void a_server_runs_at_once_and_a_client_once_it_is_accepted(void)
 	CHECK(!leftovers());
 }
 
-static void messages_of_every_size_arrive_whole_and_in_order(void)
+TEST(messages_of_every_size_arrive_whole_and_in_order)
 {
 	struct side s = {0}, c = {0};
 	uint8_t bytes[MAX_MSG];
@@ -69,7 +69,7 @@ static void in_order(struct side *s, const uint8_t *bytes, uint32_t len,
 
 /* Sends more than a socket holds, while neither side receives: tasks wait, none is lost, and all
  * keep their order. */
-static void tasks_that_find_the_socket_full_wait_in_order(void)
+TEST(tasks_that_find_the_socket_full_wait_in_order)
 {
 	enum { N = 2000 };
 	struct side s = {0}, c = {.on_message = in_order};
@@ -99,7 +99,7 @@ static void tasks_that_find_the_socket_full_wait_in_order(void)
 	CHECK_EQ(s.failed, 0);
 }
 
-static void nothing_is_told_outside_progress_and_one_thing_a_call(void)
+TEST(nothing_is_told_outside_progress_and_one_thing_a_call)
 {
 	struct side s = {0}, c = {0};
 
@@ -121,7 +121,7 @@ static void nothing_is_told_outside_progress_and_one_thing_a_call(void)
 	both_stopped(&s, &c);
 }
 
-static void a_message_is_what_it_was_when_its_task_was_made(void)
+TEST(a_message_is_what_it_was_when_its_task_was_made)
 {
 	struct side s = {0}, c = {0};
 	struct doca_task *task;
@@ -146,7 +146,7 @@ static void sent_again(struct side *s, struct doca_task *task, union doca_data u
 		doca_task_free(task);
 }
 
-static void user_data_come_back_and_a_task_can_be_sent_again(void)
+TEST(user_data_come_back_and_a_task_can_be_sent_again)
 {
 	struct side s = {0}, c = {.on_sent = sent_again};
 	union doca_data mine = {.u64 = 4711}, other = {.u64 = 12};
@@ -173,7 +173,7 @@ static void keep_data(struct side *s, struct doca_comch_connection *c)
 	REFUSED(doca_comch_server_disconnect(s->server, c), INVALID_VALUE);
 }
 
-static void a_client_that_leaves_is_heard_to_the_end_then_the_event_comes(void)
+TEST(a_client_that_leaves_is_heard_to_the_end_then_the_event_comes)
 {
 	struct side s = {.on_disconnect = keep_data}, c = {0};
 	union doca_data mine = {.u64 = 99};
@@ -192,7 +192,7 @@ static void a_client_that_leaves_is_heard_to_the_end_then_the_event_comes(void)
 }
 
 /* On a BlueField-3, a server that disconnects a client gets no event for it (facts in server.c). */
-static void a_client_that_is_sent_away_goes_idle_and_the_server_gets_no_event(void)
+TEST(a_client_that_is_sent_away_goes_idle_and_the_server_gets_no_event)
 {
 	struct side s = {0}, c = {0};
 	struct doca_task *task;
@@ -214,7 +214,7 @@ static void a_client_that_is_sent_away_goes_idle_and_the_server_gets_no_event(vo
 	both_stopped(&s, &c);
 }
 
-static void what_waits_fails_when_the_peer_is_sent_away_or_leaves(void)
+TEST(what_waits_fails_when_the_peer_is_sent_away_or_leaves)
 {
 	struct side s = {0}, c = {0};
 
@@ -235,7 +235,7 @@ static void what_waits_fails_when_the_peer_is_sent_away_or_leaves(void)
 	stopped(&s);
 }
 
-static void stopping_a_server_ends_its_clients_and_flushes_what_waits(void)
+TEST(stopping_a_server_ends_its_clients_and_flushes_what_waits)
 {
 	struct side s = {0}, c[3] = {0};
 
@@ -262,7 +262,7 @@ static void stopping_a_server_ends_its_clients_and_flushes_what_waits(void)
 	destroyed(&s);
 }
 
-static void a_client_without_a_server_gives_up_and_is_idle(void)
+TEST(a_client_without_a_server_gives_up_and_is_idle)
 {
 	struct side c = {0};
 
@@ -277,7 +277,7 @@ static void a_client_without_a_server_gives_up_and_is_idle(void)
 	destroyed(&c);
 }
 
-static void a_client_waits_a_little_for_its_server(void)
+TEST(a_client_waits_a_little_for_its_server)
 {
 	struct side s = {0}, c = {0};
 
@@ -290,7 +290,7 @@ static void a_client_waits_a_little_for_its_server(void)
 	both_stopped(&s, &c);
 }
 
-static void a_name_has_one_server_and_is_free_once_that_stopped(void)
+TEST(a_name_has_one_server_and_is_free_once_that_stopped)
 {
 	struct side a = {0}, b = {0}, other = {0};
 
@@ -327,7 +327,7 @@ static void reject(struct side *s, struct doca_comch_connection *c)
 	OK(doca_comch_server_disconnect(s->server, c));
 }
 
-static void callbacks_may_stop_the_context_and_send_clients_away(void)
+TEST(callbacks_may_stop_the_context_and_send_clients_away)
 {
 	struct side s = {.on_connect = reject}, c = {0};
 
@@ -347,7 +347,7 @@ static void callbacks_may_stop_the_context_and_send_clients_away(void)
 	destroyed(&s);
 }
 
-static void the_notification_handle_wakes_for_all_that_comes(void)
+TEST(the_notification_handle_wakes_for_all_that_comes)
 {
 	struct side s = {0}, c = {0};
 
@@ -378,7 +378,7 @@ static void the_notification_handle_wakes_for_all_that_comes(void)
 	stopped(&s);
 }
 
-static void contexts_start_again_and_leave_nothing_behind(void)
+TEST(contexts_start_again_and_leave_nothing_behind)
 {
 	struct side s = {0}, c = {0};
 	int before = -1;
@@ -409,7 +409,7 @@ static void contexts_start_again_and_leave_nothing_behind(void)
 	CHECK(!leftovers());
 }
 
-static void the_clients_of_a_server_are_limited_and_one_more_is_refused(void)
+TEST(the_clients_of_a_server_are_limited_and_one_more_is_refused)
 {
 	enum { MOST = 512 };
 	static struct side c[MOST + 1];
@@ -441,7 +441,7 @@ static void the_clients_of_a_server_are_limited_and_one_more_is_refused(void)
 
 /* The program frees its last task at a time when it is not waiting, and only then waits for the
  * end. */
-static void the_end_of_a_stop_wakes_who_waits_for_it(void)
+TEST(the_end_of_a_stop_wakes_who_waits_for_it)
 {
 	struct side s = {0}, c = {0};
 	struct doca_task *task;
@@ -455,27 +455,4 @@ static void the_end_of_a_stop_wakes_who_waits_for_it(void)
 	both_stopped(&s, &c);
 }
 
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(a_server_runs_at_once_and_a_client_once_it_is_accepted),
-		TEST(messages_of_every_size_arrive_whole_and_in_order),
-		TEST(tasks_that_find_the_socket_full_wait_in_order),
-		TEST(nothing_is_told_outside_progress_and_one_thing_a_call),
-		TEST(a_message_is_what_it_was_when_its_task_was_made),
-		TEST(user_data_come_back_and_a_task_can_be_sent_again),
-		TEST(a_client_that_leaves_is_heard_to_the_end_then_the_event_comes),
-		TEST(a_client_that_is_sent_away_goes_idle_and_the_server_gets_no_event),
-		TEST(what_waits_fails_when_the_peer_is_sent_away_or_leaves),
-		TEST(stopping_a_server_ends_its_clients_and_flushes_what_waits),
-		TEST(a_client_without_a_server_gives_up_and_is_idle),
-		TEST(a_client_waits_a_little_for_its_server),
-		TEST(a_name_has_one_server_and_is_free_once_that_stopped),
-		TEST(callbacks_may_stop_the_context_and_send_clients_away),
-		TEST(the_notification_handle_wakes_for_all_that_comes),
-		TEST(contexts_start_again_and_leave_nothing_behind),
-		TEST(the_clients_of_a_server_are_limited_and_one_more_is_refused),
-		TEST(the_end_of_a_stop_wakes_who_waits_for_it),
-	};
-	return in_a_folder(tests, sizeof(tests) / sizeof(tests[0]), argc, argv);
-}
+TEST_MAIN(in_a_folder)

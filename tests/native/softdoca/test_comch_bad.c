@@ -104,7 +104,7 @@ static const struct named_call calls[] = {
 	ALL_OF(submit),
 };
 
-static void every_function_refuses_what_is_no_handle_of_its_kind(void)
+TEST(every_function_refuses_what_is_no_handle_of_its_kind)
 {
 	struct doca_comch_client *dead;
 
@@ -136,7 +136,7 @@ static void every_function_refuses_what_is_no_handle_of_its_kind(void)
 
 /* ---- values ---- */
 
-static void every_missing_or_absurd_value_is_refused(void)
+TEST(every_missing_or_absurd_value_is_refused)
 {
 	char name[200];
 
@@ -181,7 +181,7 @@ static void every_missing_or_absurd_value_is_refused(void)
 	destroyed(&s);
 }
 
-static void a_message_is_between_one_byte_and_the_smaller_limit_of_both_sides(void)
+TEST(a_message_is_between_one_byte_and_the_smaller_limit_of_both_sides)
 {
 	struct doca_task *task;
 	uint8_t bytes[MAX_MSG + 1] = {1};
@@ -215,7 +215,7 @@ static void a_message_is_between_one_byte_and_the_smaller_limit_of_both_sides(vo
 
 /* ---- orders ---- */
 
-static void nothing_is_configured_or_destroyed_while_it_runs(void)
+TEST(nothing_is_configured_or_destroyed_while_it_runs)
 {
 	struct doca_task *task, *again;
 
@@ -254,7 +254,7 @@ static void nothing_is_configured_or_destroyed_while_it_runs(void)
 	stopped(&s);
 }
 
-static void nothing_starts_that_is_not_configured(void)
+TEST(nothing_starts_that_is_not_configured)
 {
 	struct doca_comch_client *client;
 	struct doca_comch_server *server;
@@ -279,7 +279,7 @@ static void nothing_starts_that_is_not_configured(void)
 	destroyed(&s);
 }
 
-static void a_side_without_the_capability_is_refused(void)
+TEST(a_side_without_the_capability_is_refused)
 {
 	struct doca_dev *dev;
 
@@ -294,15 +294,4 @@ static void a_side_without_the_capability_is_refused(void)
 	OK(doca_dev_close(dev));
 }
 
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(every_function_refuses_what_is_no_handle_of_its_kind),
-		TEST(every_missing_or_absurd_value_is_refused),
-		TEST(a_message_is_between_one_byte_and_the_smaller_limit_of_both_sides),
-		TEST(nothing_is_configured_or_destroyed_while_it_runs),
-		TEST(nothing_starts_that_is_not_configured),
-		TEST(a_side_without_the_capability_is_refused),
-	};
-	return in_a_folder(tests, sizeof(tests) / sizeof(tests[0]), argc, argv);
-}
+TEST_MAIN(in_a_folder)

@@ -41,7 +41,7 @@ static void check_imm(struct end *e, struct doca_comch_consumer_task_post_recv *
 	doca_task_free(doca_comch_consumer_task_post_recv_as_task(task));
 }
 
-static void a_message_arrives_with_its_immediate_data_and_its_producer(void)
+TEST(a_message_arrives_with_its_immediate_data_and_its_producer)
 {
 	struct end to = {.on_received = check_imm}, from = {0};
 	uint32_t id, producer;
@@ -62,7 +62,7 @@ static void a_message_arrives_with_its_immediate_data_and_its_producer(void)
 	done(&to, &from);
 }
 
-static void a_send_is_again_until_there_is_a_receive_and_each_takes_one(void)
+TEST(a_send_is_again_until_there_is_a_receive_and_each_takes_one)
 {
 	struct end to = {0}, from = {0};
 	uint32_t id;
@@ -88,7 +88,7 @@ static void a_send_is_again_until_there_is_a_receive_and_each_takes_one(void)
 	done(&to, &from);
 }
 
-static void messages_of_all_sizes_arrive(void)
+TEST(messages_of_all_sizes_arrive)
 {
 	static const size_t sizes[] = {1,     63,    4096,        32767,   32768,
 				       32769, 65536, 1 << 20, (5 << 20) + 7};
@@ -116,7 +116,7 @@ static void messages_of_all_sizes_arrive(void)
 	done(&to, &from);
 }
 
-static void lists_are_gathered_and_scattered(void)
+TEST(lists_are_gathered_and_scattered)
 {
 	for (size_t piece = 100; piece <= 100000; piece *= 1000) {
 		struct end to = {0}, from = {0};
@@ -143,7 +143,7 @@ static void lists_are_gathered_and_scattered(void)
 	}
 }
 
-static void immediate_data_alone_needs_no_buffer(void)
+TEST(immediate_data_alone_needs_no_buffer)
 {
 	struct end to = {.on_received = check_imm}, from = {0};
 	uint32_t id;
@@ -156,7 +156,7 @@ static void immediate_data_alone_needs_no_buffer(void)
 	done(&to, &from);
 }
 
-static void a_message_above_its_buffer_fails_that_receive_alone(void)
+TEST(a_message_above_its_buffer_fails_that_receive_alone)
 {
 	struct end to = {0}, from = {0};
 	uint32_t id;
@@ -187,7 +187,7 @@ static void a_message_above_its_buffer_fails_that_receive_alone(void)
 	done(&to, &from);
 }
 
-static void memory_that_is_no_longer_accessible_fails_the_task(void)
+TEST(memory_that_is_no_longer_accessible_fails_the_task)
 {
 	struct end to = {0}, from = {0};
 	uint32_t id;
@@ -219,7 +219,7 @@ static void memory_that_is_no_longer_accessible_fails_the_task(void)
 
 /* ---- ends ---- */
 
-static void a_consumer_that_stops_flushes_its_receives_and_expires(void)
+TEST(a_consumer_that_stops_flushes_its_receives_and_expires)
 {
 	struct end to = {0}, from = {0};
 	uint32_t id;
@@ -253,7 +253,7 @@ static void a_consumer_that_stops_flushes_its_receives_and_expires(void)
 }
 
 /* Public programs end like this: they free buffers and tasks in flight, and stop. */
-static void receives_that_are_freed_in_flight_keep_nothing_alive(void)
+TEST(receives_that_are_freed_in_flight_keep_nothing_alive)
 {
 	struct doca_comch_consumer_task_post_recv *task[8];
 	struct end to = {0}, from = {0};
@@ -300,7 +300,7 @@ static uint32_t fill_channel(struct end *to, struct end *from, struct doca_buf *
 	return n;
 }
 
-static void sends_wait_for_a_full_channel_and_keep_their_order(void)
+TEST(sends_wait_for_a_full_channel_and_keep_their_order)
 {
 	struct end to = {0}, from = {0};
 	uint32_t id;
@@ -319,7 +319,7 @@ static void sends_wait_for_a_full_channel_and_keep_their_order(void)
 	done(&to, &from);
 }
 
-static void a_consumer_that_ends_fails_the_sends_that_wait_for_it(void)
+TEST(a_consumer_that_ends_fails_the_sends_that_wait_for_it)
 {
 	for (int known = 0; known < 2; known++) {
 		struct end to = {0}, from = {0};
@@ -342,7 +342,7 @@ static void a_consumer_that_ends_fails_the_sends_that_wait_for_it(void)
 	}
 }
 
-static void a_producer_that_stops_flushes_the_sends_that_wait(void)
+TEST(a_producer_that_stops_flushes_the_sends_that_wait)
 {
 	struct end to = {0}, from = {0};
 	uint32_t id;
@@ -359,7 +359,7 @@ static void a_producer_that_stops_flushes_the_sends_that_wait(void)
 	done(&to, &from);
 }
 
-static void the_end_of_the_connection_ends_both(void)
+TEST(the_end_of_the_connection_ends_both)
 {
 	struct end to = {0}, from = {0}, back = {0};
 	uint32_t id;
@@ -391,7 +391,7 @@ static void on_disconnect(struct side *side, struct doca_comch_connection *conne
 	CHECK_EQ(of_server.expired, 1);
 }
 
-static void consumers_expire_before_their_connection(void)
+TEST(consumers_expire_before_their_connection)
 {
 	struct end to = {0};
 
@@ -406,7 +406,7 @@ static void consumers_expire_before_their_connection(void)
 	both_stopped(&s, &c);
 }
 
-static void a_program_may_sleep_at_every_end(void)
+TEST(a_program_may_sleep_at_every_end)
 {
 	struct end to = {0}, from = {0};
 	uint32_t id;
@@ -511,7 +511,7 @@ static void *produce(void *arg)
 	return NULL;
 }
 
-static void ends_in_threads_of_their_own_disturb_nobody(void)
+TEST(ends_in_threads_of_their_own_disturb_nobody)
 {
 	pthread_t thread[2 * THREADS];
 
@@ -529,7 +529,7 @@ static void ends_in_threads_of_their_own_disturb_nobody(void)
 
 /* ---- processes ---- */
 
-static void a_forked_child_does_not_hold_the_channels(void)
+TEST(a_forked_child_does_not_hold_the_channels)
 {
 	struct end to = {0}, from = {0};
 	uint32_t id;
@@ -633,7 +633,7 @@ static void no_task(void *h)
 	CHECK(!doca_comch_producer_task_send_as_task(h));
 }
 
-static void every_function_refuses_what_is_no_handle_of_its_kind(void)
+TEST(every_function_refuses_what_is_no_handle_of_its_kind)
 {
 	uint32_t id;
 
@@ -652,7 +652,7 @@ static void every_function_refuses_what_is_no_handle_of_its_kind(void)
 	done(&to_all, &from_all);
 }
 
-static void values_out_of_range_are_refused(void)
+TEST(values_out_of_range_are_refused)
 {
 	struct doca_comch_producer_task_send *send;
 	struct end to = {0}, from = {0};
@@ -691,7 +691,7 @@ static void values_out_of_range_are_refused(void)
 	done(&to, &from);
 }
 
-static void immediate_data_above_what_a_consumer_takes_is_refused(void)
+TEST(immediate_data_above_what_a_consumer_takes_is_refused)
 {
 	struct end to = {0}, from = {0};
 
@@ -715,7 +715,7 @@ static void immediate_data_above_what_a_consumer_takes_is_refused(void)
 	done(&to, &from);
 }
 
-static void settings_and_tasks_have_their_states(void)
+TEST(settings_and_tasks_have_their_states)
 {
 	struct doca_comch_producer_task_send *send;
 	struct end to = {0}, from = {0};
@@ -764,7 +764,7 @@ static void settings_and_tasks_have_their_states(void)
 	done(&to, &from);
 }
 
-static void a_connection_has_a_number_of_consumers(void)
+TEST(a_connection_has_a_number_of_consumers)
 {
 	struct doca_comch_consumer *all[64], *more;
 	struct end to = {0}, from = {0};
@@ -849,7 +849,7 @@ static void free_what_is_left(struct end *e)
 	free(e->bytes);
 }
 
-static void callbacks_may_submit_stop_and_destroy(void)
+TEST(callbacks_may_submit_stop_and_destroy)
 {
 	struct end to = {.on_received = received_again}, from = {.on_sent = sent_again};
 	pthread_t sender;
@@ -879,32 +879,4 @@ static void callbacks_may_submit_stop_and_destroy(void)
 	both_stopped(&s, &c);
 }
 
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(a_message_arrives_with_its_immediate_data_and_its_producer),
-		TEST(a_send_is_again_until_there_is_a_receive_and_each_takes_one),
-		TEST(messages_of_all_sizes_arrive),
-		TEST(lists_are_gathered_and_scattered),
-		TEST(immediate_data_alone_needs_no_buffer),
-		TEST(a_message_above_its_buffer_fails_that_receive_alone),
-		TEST(memory_that_is_no_longer_accessible_fails_the_task),
-		TEST(a_consumer_that_stops_flushes_its_receives_and_expires),
-		TEST(receives_that_are_freed_in_flight_keep_nothing_alive),
-		TEST(sends_wait_for_a_full_channel_and_keep_their_order),
-		TEST(a_consumer_that_ends_fails_the_sends_that_wait_for_it),
-		TEST(a_producer_that_stops_flushes_the_sends_that_wait),
-		TEST(the_end_of_the_connection_ends_both),
-		TEST(consumers_expire_before_their_connection),
-		TEST(a_program_may_sleep_at_every_end),
-		TEST(ends_in_threads_of_their_own_disturb_nobody),
-		TEST(a_forked_child_does_not_hold_the_channels),
-		TEST(every_function_refuses_what_is_no_handle_of_its_kind),
-		TEST(values_out_of_range_are_refused),
-		TEST(immediate_data_above_what_a_consumer_takes_is_refused),
-		TEST(settings_and_tasks_have_their_states),
-		TEST(a_connection_has_a_number_of_consumers),
-		TEST(callbacks_may_submit_stop_and_destroy),
-	};
-	return in_a_folder(tests, sizeof(tests) / sizeof(tests[0]), argc, argv);
-}
+TEST_MAIN(in_a_folder)

@@ -117,7 +117,7 @@ static void streaming_server(int fd)
 	stopped(&s);
 }
 
-static void both_sides_stream_at_once_and_nothing_is_lost_or_out_of_order(void)
+TEST(both_sides_stream_at_once_and_nothing_is_lost_or_out_of_order)
 {
 	struct side c = {0};
 	int fd;
@@ -152,7 +152,7 @@ static void sleeping_server(int fd)
 }
 
 /* A single lost wake-up makes this test hang. */
-static void messages_find_a_consumer_asleep(void)
+TEST(messages_find_a_consumer_asleep)
 {
 	struct side c = {0};
 	struct end from = {0};
@@ -193,7 +193,7 @@ static void stuck_consumer(int fd)
 	pause();
 }
 
-static void a_killed_consumer_is_an_error_and_an_event(void)
+TEST(a_killed_consumer_is_an_error_and_an_event)
 {
 	struct side c = {0};
 	struct end from = {0};
@@ -246,7 +246,7 @@ static void stuck_producer(int fd)
 	pause();
 }
 
-static void a_killed_producer_ends_a_consumer_after_its_last_message(void)
+TEST(a_killed_producer_ends_a_consumer_after_its_last_message)
 {
 	struct side c = {0};
 	struct end to = {0};
@@ -270,7 +270,7 @@ static void a_killed_producer_ends_a_consumer_after_its_last_message(void)
 	destroyed(&c);
 }
 
-static void a_side_killed_while_a_consumer_starts_ends_it(void)
+TEST(a_side_killed_while_a_consumer_starts_ends_it)
 {
 	struct side c = {0};
 	struct end to = {0};
@@ -365,7 +365,7 @@ static int a_counter(int seals)
 	return fd;
 }
 
-static void wrong_fds_are_no_consumer_and_are_closed(void)
+TEST(wrong_fds_are_no_consumer_and_are_closed)
 {
 	int pair[2], pipes[2];
 
@@ -407,7 +407,7 @@ static void wrong_fds_are_no_consumer_and_are_closed(void)
 	stopped(&strange);
 }
 
-static void an_fd_whose_close_would_wait_delays_nobody(void)
+TEST(an_fd_whose_close_would_wait_delays_nobody)
 {
 	int peers[4], fds[4];
 
@@ -432,7 +432,7 @@ static void an_fd_whose_close_would_wait_delays_nobody(void)
 
 /* What a producer of this side sends reaches whatever a stranger announced as a consumer, whose
  * counter and flags the stranger changes meanwhile. */
-static void whatever_a_stranger_announces_the_server_goes_on(void)
+TEST(whatever_a_stranger_announces_the_server_goes_on)
 {
 	const int rounds = repeats(400);
 	unsigned seed = (unsigned)time(NULL);
@@ -493,7 +493,7 @@ static void whatever_a_stranger_announces_the_server_goes_on(void)
 	stopped(&strange);
 }
 
-static void a_stranger_s_consumer_expires_with_its_channel(void)
+TEST(a_stranger_s_consumer_expires_with_its_channel)
 {
 	int pair[2], fds[2];
 
@@ -520,7 +520,7 @@ static void a_stranger_s_consumer_expires_with_its_channel(void)
 }
 
 /* Sends arbitrary packets to a consumer whose channel it was given. */
-static void noise_on_a_channel_ends_the_consumer_alone(void)
+TEST(noise_on_a_channel_ends_the_consumer_alone)
 {
 	const struct fast_message good = {.magic = FAST_MESSAGE_MAGIC, .producer = 9, .size = 4};
 	struct fast_message bad[6];
@@ -562,19 +562,4 @@ static void noise_on_a_channel_ends_the_consumer_alone(void)
 	both_stopped(&strange, &c);
 }
 
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(both_sides_stream_at_once_and_nothing_is_lost_or_out_of_order),
-		TEST(messages_find_a_consumer_asleep),
-		TEST(a_killed_consumer_is_an_error_and_an_event),
-		TEST(a_killed_producer_ends_a_consumer_after_its_last_message),
-		TEST(a_side_killed_while_a_consumer_starts_ends_it),
-		TEST(wrong_fds_are_no_consumer_and_are_closed),
-		TEST(an_fd_whose_close_would_wait_delays_nobody),
-		TEST(whatever_a_stranger_announces_the_server_goes_on),
-		TEST(a_stranger_s_consumer_expires_with_its_channel),
-		TEST(noise_on_a_channel_ends_the_consumer_alone),
-	};
-	return in_a_folder(tests, sizeof(tests) / sizeof(tests[0]), argc, argv);
-}
+TEST_MAIN(in_a_folder)

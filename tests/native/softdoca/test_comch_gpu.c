@@ -132,7 +132,7 @@ static struct doca_priv_comch_gpu_entry *answer(struct on_gpu *g)
 
 /* ---- tests ---- */
 
-static void a_kernel_receives_what_the_other_side_sends(void)
+TEST(a_kernel_receives_what_the_other_side_sends)
 {
 	struct on_gpu to = {0};
 	struct end from = {0};
@@ -170,7 +170,7 @@ static void a_kernel_receives_what_the_other_side_sends(void)
 	close_all();
 }
 
-static void a_kernel_sends_as_soon_as_there_is_a_receive(void)
+TEST(a_kernel_sends_as_soon_as_there_is_a_receive)
 {
 	struct on_gpu from = {0};
 	struct end to = {.keep = true};
@@ -209,7 +209,7 @@ static void a_kernel_sends_as_soon_as_there_is_a_receive(void)
 }
 
 /* Of a GPU (a fake one), which the CPU reaches by CUDA only. */
-static void messages_come_from_and_go_to_gpu_memory(void)
+TEST(messages_come_from_and_go_to_gpu_memory)
 {
 	struct on_gpu to = {0}, from = {0};
 	uint32_t id;
@@ -237,7 +237,7 @@ static void messages_come_from_and_go_to_gpu_memory(void)
 	close_all();
 }
 
-static void wrong_requests_are_answered_with_errors_in_order(void)
+TEST(wrong_requests_are_answered_with_errors_in_order)
 {
 	struct on_gpu to = {0}, from = {0};
 	uint32_t id;
@@ -269,7 +269,7 @@ static void wrong_requests_are_answered_with_errors_in_order(void)
 }
 
 /* A kernel can write anything to both rings and to its structure. */
-static void garbage_does_not_keep_the_thread_from_serving_others(void)
+TEST(garbage_does_not_keep_the_thread_from_serving_others)
 {
 	struct on_gpu bad = {0}, worse = {0}, to = {0}, from = {0};
 	uint32_t id;
@@ -308,7 +308,7 @@ static void garbage_does_not_keep_the_thread_from_serving_others(void)
 	close_all();
 }
 
-static void a_context_that_was_stopped_starts_again_with_new_rings(void)
+TEST(a_context_that_was_stopped_starts_again_with_new_rings)
 {
 	struct on_gpu to = {0}, from = {0};
 	uint32_t id;
@@ -341,7 +341,7 @@ static void a_context_that_was_stopped_starts_again_with_new_rings(void)
 	close_all();
 }
 
-static void a_kernel_is_told_when_the_other_side_ends(void)
+TEST(a_kernel_is_told_when_the_other_side_ends)
 {
 	struct on_gpu to = {0}, from = {0};
 	struct doca_priv_comch_gpu_queue *q;
@@ -363,7 +363,7 @@ static void a_kernel_is_told_when_the_other_side_ends(void)
 	OK(doca_gpu_destroy(gpu));
 }
 
-static void misuse_is_refused(void)
+TEST(misuse_is_refused)
 {
 	struct on_gpu g = {0}, p = {0};
 	struct end e = {0};
@@ -397,18 +397,4 @@ static void misuse_is_refused(void)
 	close_all();
 }
 
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(a_kernel_receives_what_the_other_side_sends),
-		TEST(a_kernel_sends_as_soon_as_there_is_a_receive),
-		TEST(messages_come_from_and_go_to_gpu_memory),
-		TEST(wrong_requests_are_answered_with_errors_in_order),
-		TEST(garbage_does_not_keep_the_thread_from_serving_others),
-		TEST(a_context_that_was_stopped_starts_again_with_new_rings),
-		TEST(a_kernel_is_told_when_the_other_side_ends),
-		TEST(misuse_is_refused),
-	};
-
-	return RUN_TESTS(tests, argc, argv);
-}
+TEST_MAIN(run_tests)

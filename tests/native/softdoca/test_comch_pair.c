@@ -59,7 +59,7 @@ static void answering_server(int fd)
 	stopped(&s);
 }
 
-static void ten_thousand_messages_of_all_sizes_go_there_and_back(void)
+TEST(ten_thousand_messages_of_all_sizes_go_there_and_back)
 {
 	struct side c = {0};
 	uint8_t bytes[MAX_MSG];
@@ -94,7 +94,7 @@ static void sleeping_server(int fd)
 
 /* A side progresses only when its handle is readable, so a single lost wake-up makes this test
  * hang. */
-static void ten_thousand_messages_find_both_sides_asleep(void)
+TEST(ten_thousand_messages_find_both_sides_asleep)
 {
 	struct side c = {0};
 	uint8_t bytes[MAX_MSG];
@@ -153,7 +153,7 @@ static void streaming_server(int fd)
 	stopped(&s);
 }
 
-static void both_sides_stream_at_once_and_nothing_is_lost_or_out_of_order(void)
+TEST(both_sides_stream_at_once_and_nothing_is_lost_or_out_of_order)
 {
 	struct side c = {.on_message = in_order};
 	int fd;
@@ -180,7 +180,7 @@ static void stuck_client(int fd)
 	pause();
 }
 
-static void a_client_that_is_killed_is_an_event_and_what_waits_fails(void)
+TEST(a_client_that_is_killed_is_an_event_and_what_waits_fails)
 {
 	struct side s = {0};
 	int fd;
@@ -211,7 +211,7 @@ static void stuck_server(int fd)
 	pause();
 }
 
-static void a_server_that_is_killed_ends_its_client_and_its_name_is_free(void)
+TEST(a_server_that_is_killed_ends_its_client_and_its_name_is_free)
 {
 	struct side s = {0}, c = {0};
 	struct doca_task *task;
@@ -264,7 +264,7 @@ static void forking_server(int fd)
 	pause();
 }
 
-static void a_child_of_a_killed_server_does_not_hold_its_clients(void)
+TEST(a_child_of_a_killed_server_does_not_hold_its_clients)
 {
 	struct side c = {0};
 	struct sockaddr_un a;
@@ -374,7 +374,7 @@ static void copying_server(int fd)
 	free(to);
 }
 
-static void a_file_is_copied_as_dma_copy_does_it(void)
+TEST(a_file_is_copied_as_dma_copy_does_it)
 {
 	struct side c = {0};
 	struct offer o = {.size = FILE_SIZE};
@@ -403,16 +403,4 @@ static void a_file_is_copied_as_dma_copy_does_it(void)
 	free(from);
 }
 
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(ten_thousand_messages_of_all_sizes_go_there_and_back),
-		TEST(ten_thousand_messages_find_both_sides_asleep),
-		TEST(both_sides_stream_at_once_and_nothing_is_lost_or_out_of_order),
-		TEST(a_client_that_is_killed_is_an_event_and_what_waits_fails),
-		TEST(a_server_that_is_killed_ends_its_client_and_its_name_is_free),
-		TEST(a_child_of_a_killed_server_does_not_hold_its_clients),
-		TEST(a_file_is_copied_as_dma_copy_does_it),
-	};
-	return in_a_folder(tests, sizeof(tests) / sizeof(tests[0]), argc, argv);
-}
+TEST_MAIN(in_a_folder)

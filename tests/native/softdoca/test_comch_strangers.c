@@ -72,7 +72,7 @@ static void quiet_server(void)
 		;
 }
 
-static void a_server_outlives_strangers_who_say_anything(void)
+TEST(a_server_outlives_strangers_who_say_anything)
 {
 	uint8_t hello[4096], bytes[8192];
 	size_t n;
@@ -103,7 +103,7 @@ static void a_server_outlives_strangers_who_say_anything(void)
 	stopped(&s);
 }
 
-static void one_who_leaves_before_it_is_welcome_is_an_unsuccessful_connection(void)
+TEST(one_who_leaves_before_it_is_welcome_is_an_unsuccessful_connection)
 {
 	uint8_t hello[4096];
 	size_t n;
@@ -124,7 +124,7 @@ static void one_who_leaves_before_it_is_welcome_is_an_unsuccessful_connection(vo
 	stopped(&s);
 }
 
-static void one_who_greets_well_and_then_says_anything_is_gone(void)
+TEST(one_who_greets_well_and_then_says_anything_is_gone)
 {
 	uint8_t hello[4096], bytes[8192];
 	size_t n;
@@ -150,7 +150,7 @@ static void one_who_greets_well_and_then_says_anything_is_gone(void)
 	stopped(&s);
 }
 
-static void one_who_says_nothing_keeps_nobody_waiting(void)
+TEST(one_who_says_nothing_keeps_nobody_waiting)
 {
 	int fds[100];
 
@@ -168,7 +168,7 @@ static void one_who_says_nothing_keeps_nobody_waiting(void)
 
 /* A process that answers in the server's place is not accepted as a server: the client ends, and
  * only its state callback is called. */
-static void a_client_outlives_a_liar_in_its_servers_place(void)
+TEST(a_client_outlives_a_liar_in_its_servers_place)
 {
 	struct sockaddr_un a;
 	uint8_t bytes[8192];
@@ -204,14 +204,4 @@ static void a_client_outlives_a_liar_in_its_servers_place(void)
 	unlink(a.sun_path);
 }
 
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(a_server_outlives_strangers_who_say_anything),
-		TEST(one_who_leaves_before_it_is_welcome_is_an_unsuccessful_connection),
-		TEST(one_who_greets_well_and_then_says_anything_is_gone),
-		TEST(one_who_says_nothing_keeps_nobody_waiting),
-		TEST(a_client_outlives_a_liar_in_its_servers_place),
-	};
-	return in_a_folder(tests, sizeof(tests) / sizeof(tests[0]), argc, argv);
-}
+TEST_MAIN(in_a_folder)

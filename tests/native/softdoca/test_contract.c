@@ -11,12 +11,12 @@
 
 #define SIZE ((size_t)4 << 20)
 
-static void line_1_closing_no_device_succeeds(void)
+TEST(line_1_closing_no_device_succeeds)
 {
 	OK(doca_dev_close(NULL));
 }
 
-static void line_2_stopping_an_idle_context_succeeds(void)
+TEST(line_2_stopping_an_idle_context_succeeds)
 {
 	struct rig r;
 
@@ -29,7 +29,7 @@ static void line_2_stopping_an_idle_context_succeeds(void)
 	rig_close(&r);
 }
 
-static void line_3_completions_come_from_progress_only_one_a_call(void)
+TEST(line_3_completions_come_from_progress_only_one_a_call)
 {
 	enum { N = 20 };
 	struct rig r;
@@ -95,13 +95,13 @@ static void free_and_stop_after(size_t size)
 	rig_close(&r);
 }
 
-static void line_4_the_callback_may_free_the_task_and_stop_the_context(void)
+TEST(line_4_the_callback_may_free_the_task_and_stop_the_context)
 {
 	free_and_stop_after(64);
 	free_and_stop_after(1 << 20);
 }
 
-static void line_5_a_map_without_permissions_set_is_read_and_written(void)
+TEST(line_5_a_map_without_permissions_set_is_read_and_written)
 {
 	struct rig r;
 	struct doca_mmap *plain;
@@ -123,7 +123,7 @@ static void line_5_a_map_without_permissions_set_is_read_and_written(void)
 	rig_close(&r);
 }
 
-static void line_6_an_export_descriptor_has_at_most_512_bytes(void)
+TEST(line_6_an_export_descriptor_has_at_most_512_bytes)
 {
 	struct doca_dev *dev = a_dev();
 	uint8_t *bytes = pages(4096);
@@ -142,7 +142,7 @@ static void host(int fd)
 	export_and_wait(fd, 100000, READ_WRITE | PCI_RO);
 }
 
-static void line_7_buffers_of_an_import_carry_the_exporters_addresses(void)
+TEST(line_7_buffers_of_an_import_carry_the_exporters_addresses)
 {
 	struct other o = start(host);
 	struct offer offer;
@@ -172,7 +172,7 @@ static void line_7_buffers_of_an_import_carry_the_exporters_addresses(void)
 	join(o);
 }
 
-static void line_8_a_started_map_is_destroyed(void)
+TEST(line_8_a_started_map_is_destroyed)
 {
 	struct doca_dev *dev = a_dev();
 	uint8_t *bytes = pages(4096);
@@ -187,7 +187,7 @@ static void line_8_a_started_map_is_destroyed(void)
 	OK(doca_dev_close(dev));
 }
 
-static void line_8_dropping_the_head_of_a_list_frees_all_of_it(void)
+TEST(line_8_dropping_the_head_of_a_list_frees_all_of_it)
 {
 	struct rig r;
 	struct doca_buf *first;
@@ -202,7 +202,7 @@ static void line_8_dropping_the_head_of_a_list_frees_all_of_it(void)
 	rig_close(&r);
 }
 
-static void line_8_lists_of_unequal_length_and_the_destinations_data_len(void)
+TEST(line_8_lists_of_unequal_length_and_the_destinations_data_len)
 {
 	struct rig r;
 	struct doca_buf *src, *dst, *b;
@@ -225,7 +225,7 @@ static void line_8_lists_of_unequal_length_and_the_destinations_data_len(void)
 	rig_close(&r);
 }
 
-static void line_9_a_task_above_the_limit_is_taken_fails_and_stops_the_context(void)
+TEST(line_9_a_task_above_the_limit_is_taken_fails_and_stops_the_context)
 {
 	struct rig r;
 	struct doca_buf *src, *dst;
@@ -247,7 +247,7 @@ static void line_9_a_task_above_the_limit_is_taken_fails_and_stops_the_context(v
 	rig_close(&r);
 }
 
-static void line_9_three_functions_are_in_the_headers_only(void)
+TEST(line_9_three_functions_are_in_the_headers_only)
 {
 	CHECK(doca_version());
 	CHECK(dlsym(RTLD_DEFAULT, "doca_version_runtime"));
@@ -257,7 +257,7 @@ static void line_9_three_functions_are_in_the_headers_only(void)
 	CHECK(!dlsym(RTLD_DEFAULT, "doca_buf_inventory_buf_get_by_data"));
 }
 
-static void line_10_a_program_is_built_for_one_side(void)
+TEST(line_10_a_program_is_built_for_one_side)
 {
 #if defined(DOCA_ARCH_HOST) && defined(DOCA_ARCH_DPU)
 	CHECK(!"one side");
@@ -268,7 +268,7 @@ static void line_10_a_program_is_built_for_one_side(void)
 #endif
 }
 
-static void line_11_relaxed_ordering_is_not_exported(void)
+TEST(line_11_relaxed_ordering_is_not_exported)
 {
 	struct doca_dev *dev = a_dev();
 	uint8_t *bytes = pages(4096);
@@ -284,7 +284,7 @@ static void line_11_relaxed_ordering_is_not_exported(void)
 
 /* An fd that is not a dma-buf leaves the map unchanged, so that the address can still be set; but
  * only once. */
-static void line_12_after_a_refused_dmabuf_the_address_is_given(void)
+TEST(line_12_after_a_refused_dmabuf_the_address_is_given)
 {
 	struct doca_dev *dev = a_dev();
 	uint8_t *bytes = pages(4096);
@@ -300,25 +300,4 @@ static void line_12_after_a_refused_dmabuf_the_address_is_given(void)
 	OK(doca_dev_close(dev));
 }
 
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(line_1_closing_no_device_succeeds),
-		TEST(line_2_stopping_an_idle_context_succeeds),
-		TEST(line_3_completions_come_from_progress_only_one_a_call),
-		TEST(line_4_the_callback_may_free_the_task_and_stop_the_context),
-		TEST(line_5_a_map_without_permissions_set_is_read_and_written),
-		TEST(line_6_an_export_descriptor_has_at_most_512_bytes),
-		TEST(line_7_buffers_of_an_import_carry_the_exporters_addresses),
-		TEST(line_8_a_started_map_is_destroyed),
-		TEST(line_8_dropping_the_head_of_a_list_frees_all_of_it),
-		TEST(line_8_lists_of_unequal_length_and_the_destinations_data_len),
-		TEST(line_9_a_task_above_the_limit_is_taken_fails_and_stops_the_context),
-		TEST(line_9_three_functions_are_in_the_headers_only),
-		TEST(line_10_a_program_is_built_for_one_side),
-		TEST(line_11_relaxed_ordering_is_not_exported),
-		TEST(line_12_after_a_refused_dmabuf_the_address_is_given),
-	};
-
-	return RUN_TESTS(tests, argc, argv);
-}
+TEST_MAIN(run_tests)

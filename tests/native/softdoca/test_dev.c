@@ -50,7 +50,7 @@ static void names_are(const struct doca_devinfo *info, const char *ibdev, const 
 	CHECK_EQ(doca_devinfo_get_sf_index(info, &sf), DOCA_ERROR_NOT_SUPPORTED);
 }
 
-static void each_side_sees_its_own_function(void)
+TEST(each_side_sees_its_own_function)
 {
 	static const struct {
 		const char *side, *ibdev, *iface;
@@ -73,7 +73,7 @@ static void each_side_sees_its_own_function(void)
 	}
 }
 
-static void a_side_that_is_none_is_bad_config(void)
+TEST(a_side_that_is_none_is_bad_config)
 {
 	struct doca_devinfo **list = (void *)1;
 	uint32_t n = 7;
@@ -83,7 +83,7 @@ static void a_side_that_is_none_is_bad_config(void)
 	CHECK(list == (void *)1 && n == 7);
 }
 
-static void an_address_is_compared_long_or_short_in_either_case(void)
+TEST(an_address_is_compared_long_or_short_in_either_case)
 {
 	struct doca_devinfo **list = list_of(NULL, 1);
 	uint8_t equal;
@@ -109,7 +109,7 @@ static void an_address_is_compared_long_or_short_in_either_case(void)
 		 DOCA_ERROR_INVALID_VALUE);
 }
 
-static void a_text_s_buffer_has_the_documented_size_at_least(void)
+TEST(a_text_s_buffer_has_the_documented_size_at_least)
 {
 	struct doca_devinfo **list = list_of(NULL, 1);
 	char text[DOCA_DEVINFO_IFACE_NAME_SIZE];
@@ -135,7 +135,7 @@ static void a_text_s_buffer_has_the_documented_size_at_least(void)
 		 DOCA_ERROR_INVALID_VALUE);
 }
 
-static void each_side_has_an_address_of_its_own(void)
+TEST(each_side_has_an_address_of_its_own)
 {
 	static const char *const sides[] = {"host", "dpu"};
 	uint8_t ipv4[2][DOCA_DEVINFO_IPV4_ADDR_SIZE], mac[2][DOCA_DEVINFO_MAC_ADDR_SIZE], net[2];
@@ -163,7 +163,7 @@ static void each_side_has_an_address_of_its_own(void)
 	CHECK(!net[0] && net[1]);
 }
 
-static void an_open_device_opened_again_is_the_same_one(void)
+TEST(an_open_device_opened_again_is_the_same_one)
 {
 	struct doca_dev *one = first_of(NULL), *two = first_of(NULL);
 	CHECK(one == two);
@@ -175,7 +175,7 @@ static void an_open_device_opened_again_is_the_same_one(void)
 	CHECK_EQ(doca_dev_close(NULL), DOCA_SUCCESS);
 }
 
-static void what_is_known_of_a_device_outlives_the_list_but_not_the_device(void)
+TEST(what_is_known_of_a_device_outlives_the_list_but_not_the_device)
 {
 	struct doca_devinfo **list = list_of(NULL, 1);
 	struct doca_devinfo *from_list = list[0], *from_dev;
@@ -197,7 +197,7 @@ static void what_is_known_of_a_device_outlives_the_list_but_not_the_device(void)
 		 DOCA_ERROR_INVALID_VALUE);
 }
 
-static void a_device_in_use_is_not_closed(void)
+TEST(a_device_in_use_is_not_closed)
 {
 	struct doca_dev *dev = first_of(NULL);
 	struct doca_dma *dma;
@@ -207,7 +207,7 @@ static void a_device_in_use_is_not_closed(void)
 	CHECK_EQ(doca_dev_close(dev), DOCA_SUCCESS);
 }
 
-static void the_dpu_sees_the_host_s_functions_as_representors(void)
+TEST(the_dpu_sees_the_host_s_functions_as_representors)
 {
 	static const char *const sides[] = {"dpu", "both"};
 	for (size_t i = 0; i < 2; i++) {
@@ -241,7 +241,7 @@ static void the_dpu_sees_the_host_s_functions_as_representors(void)
 	}
 }
 
-static void representors_are_listed_by_their_kind(void)
+TEST(representors_are_listed_by_their_kind)
 {
 	struct doca_dev *dev = first_of("dpu");
 	struct doca_devinfo_rep **reps;
@@ -259,7 +259,7 @@ static void representors_are_listed_by_their_kind(void)
 	CHECK_EQ(doca_devinfo_rep_create_list(dev, 0, &reps, NULL), DOCA_ERROR_INVALID_VALUE);
 }
 
-static void the_host_has_no_representors(void)
+TEST(the_host_has_no_representors)
 {
 	struct doca_dev *dev = first_of("host");
 	struct doca_devinfo_rep **reps;
@@ -268,7 +268,7 @@ static void the_host_has_no_representors(void)
 	CHECK_EQ(doca_dev_close(dev), DOCA_SUCCESS);
 }
 
-static void a_representor_of_a_closed_device_is_not_opened(void)
+TEST(a_representor_of_a_closed_device_is_not_opened)
 {
 	struct doca_dev *dev = first_of("dpu");
 	struct doca_devinfo_rep **reps;
@@ -280,7 +280,7 @@ static void a_representor_of_a_closed_device_is_not_opened(void)
 	CHECK_EQ(doca_devinfo_rep_destroy_list(reps), DOCA_SUCCESS);
 }
 
-static void a_list_is_destroyed_by_its_own_function_only(void)
+TEST(a_list_is_destroyed_by_its_own_function_only)
 {
 	struct doca_dev *dev = first_of("both");
 	struct doca_devinfo **list = list_of("both", 1);
@@ -299,7 +299,7 @@ static void a_list_is_destroyed_by_its_own_function_only(void)
 	CHECK_EQ(doca_devinfo_destroy_list(list), DOCA_SUCCESS);
 }
 
-static void a_wrong_rule_of_faults_is_bad_config_and_says_what(void)
+TEST(a_wrong_rule_of_faults_is_bad_config_and_says_what)
 {
 	static const struct {
 		const char *rules, *says, *also;
@@ -343,7 +343,7 @@ static void a_wrong_rule_of_faults_is_bad_config_and_says_what(void)
 	}
 }
 
-static void too_many_rules_of_faults_are_refused(void)
+TEST(too_many_rules_of_faults_are_refused)
 {
 	char rules[65 * 6 + 1] = "";
 	struct doca_devinfo **list = list_of(NULL, 1);
@@ -366,7 +366,7 @@ static int open_files(void)
 	return n;
 }
 
-static void a_thousand_devices_opened_and_closed_leave_nothing(void)
+TEST(a_thousand_devices_opened_and_closed_leave_nothing)
 {
 	CHECK_EQ(doca_dev_close(first_of("both")), DOCA_SUCCESS);
 	int files = open_files();
@@ -391,7 +391,7 @@ static void *open_and_close(void *arg)
 	return NULL;
 }
 
-static void threads_share_a_device(void)
+TEST(threads_share_a_device)
 {
 	pthread_t threads[4];
 	for (int i = 0; i < 4; i++)
@@ -404,7 +404,7 @@ static void threads_share_a_device(void)
  * has an engine thread. */
 #ifndef __SANITIZE_THREAD__
 /* Forks while other threads open and close devices: the child must not find a lock held. */
-static void a_child_opens_a_device_of_its_own(void)
+TEST(a_child_opens_a_device_of_its_own)
 {
 	pthread_t threads[3];
 	int others = fork_among_threads() ? 3 : 0;
@@ -432,29 +432,4 @@ static void a_child_opens_a_device_of_its_own(void)
 }
 #endif
 
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(each_side_sees_its_own_function),
-		TEST(a_side_that_is_none_is_bad_config),
-		TEST(an_address_is_compared_long_or_short_in_either_case),
-		TEST(a_text_s_buffer_has_the_documented_size_at_least),
-		TEST(each_side_has_an_address_of_its_own),
-		TEST(an_open_device_opened_again_is_the_same_one),
-		TEST(what_is_known_of_a_device_outlives_the_list_but_not_the_device),
-		TEST(a_device_in_use_is_not_closed),
-		TEST(the_dpu_sees_the_host_s_functions_as_representors),
-		TEST(representors_are_listed_by_their_kind),
-		TEST(the_host_has_no_representors),
-		TEST(a_representor_of_a_closed_device_is_not_opened),
-		TEST(a_list_is_destroyed_by_its_own_function_only),
-		TEST(a_wrong_rule_of_faults_is_bad_config_and_says_what),
-		TEST(too_many_rules_of_faults_are_refused),
-		TEST(a_thousand_devices_opened_and_closed_leave_nothing),
-		TEST(threads_share_a_device),
-#ifndef __SANITIZE_THREAD__
-		TEST(a_child_opens_a_device_of_its_own),
-#endif
-	};
-	return RUN_TESTS(tests, argc, argv);
-}
+TEST_MAIN(run_tests)

@@ -31,7 +31,7 @@ static const char world[] =
 	"  side=dpu pci=0000:03:00.0 ibdev=mlx5_0 iface=p0 caps=dma,import,server\r\n"
 	"side=dpu pci=03:00.1 type=sf sf=4 ibdev=mlx5_3\tiface=en3f0pf0sf4 caps=";
 
-static void a_file_describes_each_side_s_functions(void)
+TEST(a_file_describes_each_side_s_functions)
 {
 	struct doca_devinfo **list;
 	uint32_t n, sf;
@@ -63,7 +63,7 @@ static void a_file_describes_each_side_s_functions(void)
 	CHECK_EQ(n, 4);
 }
 
-static void representors_are_the_host_s_functions_of_the_file(void)
+TEST(representors_are_the_host_s_functions_of_the_file)
 {
 	struct doca_devinfo **list;
 	struct doca_devinfo_rep **reps;
@@ -87,7 +87,7 @@ static void representors_are_the_host_s_functions_of_the_file(void)
 	CHECK(!strcmp(text, "0000:03:00.2"));
 }
 
-static void functions_of_one_address_are_devices_apart(void)
+TEST(functions_of_one_address_are_devices_apart)
 {
 	static const char text[] = "side=dpu pci=03:00.0 type=pf\n"
 				   "side=dpu pci=03:00.0 type=sf sf=1\n"
@@ -108,7 +108,7 @@ static void functions_of_one_address_are_devices_apart(void)
 		CHECK_EQ(doca_dev_close(dev[i]), DOCA_SUCCESS);
 }
 
-static void a_wrong_line_is_bad_config_and_named(void)
+TEST(a_wrong_line_is_bad_config_and_named)
 {
 	static const struct {
 		const char *line, *says, *also;
@@ -145,7 +145,7 @@ static void a_wrong_line_is_bad_config_and_named(void)
 	}
 }
 
-static void a_text_too_long_is_refused_not_cut(void)
+TEST(a_text_too_long_is_refused_not_cut)
 {
 	char text[1400];
 	struct doca_devinfo **list;
@@ -166,7 +166,7 @@ static void a_text_too_long_is_refused_not_cut(void)
 	CHECK_SAYS(softdoca_last_refusal(), "line 1");
 }
 
-static void a_file_of_no_function_gives_an_empty_list(void)
+TEST(a_file_of_no_function_gives_an_empty_list)
 {
 	struct doca_devinfo **list = NULL;
 	uint32_t n = 7;
@@ -178,7 +178,7 @@ static void a_file_of_no_function_gives_an_empty_list(void)
 	CHECK_EQ(n, 0);
 }
 
-static void a_file_that_cannot_be_read_is_bad_config(void)
+TEST(a_file_that_cannot_be_read_is_bad_config)
 {
 	static const char *const paths[] = {"/nowhere/devices", "/tmp", "/proc/self/mem"};
 	struct doca_devinfo **list;
@@ -190,7 +190,7 @@ static void a_file_that_cannot_be_read_is_bad_config(void)
 	}
 }
 
-static void functions_beyond_the_limit_are_refused(void)
+TEST(functions_beyond_the_limit_are_refused)
 {
 	char text[65 * 40];
 	size_t size = 0;
@@ -209,7 +209,7 @@ static void functions_beyond_the_limit_are_refused(void)
 	CHECK_SAYS(softdoca_last_refusal(), "line 65");
 }
 
-static void altered_files_never_do_harm(void)
+TEST(altered_files_never_do_harm)
 {
 	const char bytes[] = "=# \n\t,:.0af\x80z";
 	char text[sizeof world];
@@ -230,7 +230,7 @@ static void altered_files_never_do_harm(void)
 	}
 }
 
-static void what_the_environment_gets_wrong_is_said_without_a_backend(void)
+TEST(what_the_environment_gets_wrong_is_said_without_a_backend)
 {
 	struct doca_devinfo **list;
 	char said[512] = "";
@@ -245,19 +245,4 @@ static void what_the_environment_gets_wrong_is_said_without_a_backend(void)
 	CHECK_SAYS(said, "SOFTDOCA_SIDE='neither'");
 }
 
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(a_file_describes_each_side_s_functions),
-		TEST(representors_are_the_host_s_functions_of_the_file),
-		TEST(functions_of_one_address_are_devices_apart),
-		TEST(a_wrong_line_is_bad_config_and_named),
-		TEST(a_text_too_long_is_refused_not_cut),
-		TEST(a_file_of_no_function_gives_an_empty_list),
-		TEST(a_file_that_cannot_be_read_is_bad_config),
-		TEST(functions_beyond_the_limit_are_refused),
-		TEST(altered_files_never_do_harm),
-		TEST(what_the_environment_gets_wrong_is_said_without_a_backend),
-	};
-	return RUN_TESTS(tests, argc, argv);
-}
+TEST_MAIN(run_tests)

@@ -20,7 +20,7 @@ static void check_copy(struct rig *r, size_t from, size_t to, size_t n)
 		CHECK_EQ(r->to[to + n + i], 0xee);
 }
 
-static void copies_of_every_size_arrive(void)
+TEST(copies_of_every_size_arrive)
 {
 	struct rig r;
 
@@ -34,7 +34,7 @@ static void copies_of_every_size_arrive(void)
 	rig_close(&r);
 }
 
-static void the_limits_are_those_that_are_told(void)
+TEST(the_limits_are_those_that_are_told)
 {
 	struct rig r;
 	uint64_t size;
@@ -51,7 +51,7 @@ static void the_limits_are_those_that_are_told(void)
 	rig_close(&r);
 }
 
-static void what_is_written_follows_the_data_that_is_there(void)
+TEST(what_is_written_follows_the_data_that_is_there)
 {
 	struct rig r;
 	struct doca_buf *src, *dst;
@@ -136,7 +136,7 @@ static void check_lists(struct rig *r, const size_t *from, unsigned n_from, size
 	drop(dst);
 }
 
-static void lists_of_unequal_length_join(void)
+TEST(lists_of_unequal_length_join)
 {
 	struct rig r;
 	const size_t one[] = { 6000 }, three[] = { 1000, 2000, 3000 }, four[] = { 1, 4999, 500, 500 };
@@ -152,7 +152,7 @@ static void lists_of_unequal_length_join(void)
 	rig_close(&r);
 }
 
-static void random_lists_join_as_one_stream(void)
+TEST(random_lists_join_as_one_stream)
 {
 	struct rig r;
 	unsigned seed = 12345;
@@ -175,7 +175,7 @@ static void random_lists_join_as_one_stream(void)
 	rig_close(&r);
 }
 
-static void empty_buffers_of_a_list_are_passed_over(void)
+TEST(empty_buffers_of_a_list_are_passed_over)
 {
 	struct rig r;
 	struct doca_buf *src, *b;
@@ -246,7 +246,7 @@ static void drop_all(struct rig *r, struct doca_dma_task_memcpy *t)
 	CHECK_EQ(free_bufs(r->inv), 4096);
 }
 
-static void a_task_that_cannot_be_is_taken_and_fails_at_its_completion(void)
+TEST(a_task_that_cannot_be_is_taken_and_fails_at_its_completion)
 {
 	for (enum kind kind = 0; kind < KINDS; kind++) {
 		struct rig r;
@@ -267,7 +267,7 @@ static void a_task_that_cannot_be_is_taken_and_fails_at_its_completion(void)
 	}
 }
 
-static void try_submit_refuses_a_task_that_cannot_be(void)
+TEST(try_submit_refuses_a_task_that_cannot_be)
 {
 	struct rig r;
 
@@ -285,7 +285,7 @@ static void try_submit_refuses_a_task_that_cannot_be(void)
 	rig_close(&r);
 }
 
-static void try_submit_takes_a_good_task(void)
+TEST(try_submit_takes_a_good_task)
 {
 	struct rig r;
 	struct doca_buf *src, *dst;
@@ -303,7 +303,7 @@ static void try_submit_takes_a_good_task(void)
 
 /* ---- many tasks at a time ---- */
 
-static void mixed_sizes_in_flight_complete_in_order_with_their_bytes(void)
+TEST(mixed_sizes_in_flight_complete_in_order_with_their_bytes)
 {
 	enum { N = 64, AREA = 65536 };
 	static struct doca_buf *src[N], *dst[N];
@@ -339,7 +339,7 @@ static void mixed_sizes_in_flight_complete_in_order_with_their_bytes(void)
 	rig_close(&r);
 }
 
-static void more_pieces_than_the_ring_holds_all_arrive(void)
+TEST(more_pieces_than_the_ring_holds_all_arrive)
 {
 	enum { N = 60 };
 	struct rig r;
@@ -367,21 +367,4 @@ static void more_pieces_than_the_ring_holds_all_arrive(void)
 	rig_close(&r);
 }
 
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(copies_of_every_size_arrive),
-		TEST(the_limits_are_those_that_are_told),
-		TEST(what_is_written_follows_the_data_that_is_there),
-		TEST(lists_of_unequal_length_join),
-		TEST(random_lists_join_as_one_stream),
-		TEST(empty_buffers_of_a_list_are_passed_over),
-		TEST(a_task_that_cannot_be_is_taken_and_fails_at_its_completion),
-		TEST(try_submit_refuses_a_task_that_cannot_be),
-		TEST(try_submit_takes_a_good_task),
-		TEST(mixed_sizes_in_flight_complete_in_order_with_their_bytes),
-		TEST(more_pieces_than_the_ring_holds_all_arrive),
-	};
-
-	return RUN_TESTS(tests, argc, argv);
-}
+TEST_MAIN(run_tests)

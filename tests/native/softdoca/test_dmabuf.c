@@ -90,7 +90,7 @@ static void *virtual_pages(size_t size)
 	return (void *)(uintptr_t)at;
 }
 
-static void an_fd_that_is_no_dma_buf_is_refused(void)
+TEST(an_fd_that_is_no_dma_buf_is_refused)
 {
 	static char bytes[4096];
 	int memfd = memfd_create("not a dma-buf", 0), none[] = {-1, INT32_MAX, 0, memfd};
@@ -106,7 +106,7 @@ static void an_fd_that_is_no_dma_buf_is_refused(void)
 	close(memfd);
 }
 
-static void a_range_that_leaves_the_dma_buf_is_refused(void)
+TEST(a_range_that_leaves_the_dma_buf_is_refused)
 {
 	char *at = gpu_pages(GPU_SIZE);
 	int fd = dmabuf_of(at, GPU_SIZE);
@@ -136,7 +136,7 @@ static void a_range_that_leaves_the_dma_buf_is_refused(void)
 }
 
 /* Like the H200's driver, the fake driver creates dma-bufs that cannot be mapped. */
-static void a_dma_buf_that_is_neither_mapped_nor_of_a_gpu_is_not_supported(void)
+TEST(a_dma_buf_that_is_neither_mapped_nor_of_a_gpu_is_not_supported)
 {
 	static char bytes[4096];
 	char *at = gpu_pages(GPU_SIZE);
@@ -151,7 +151,7 @@ static void a_dma_buf_that_is_neither_mapped_nor_of_a_gpu_is_not_supported(void)
 	gpu_free(at);
 }
 
-static void that_only_the_dma_bufs_identity_counts_is_logged(void)
+TEST(that_only_the_dma_bufs_identity_counts_is_logged)
 {
 	char *at = gpu_pages(GPU_SIZE), text[4096];
 	struct doca_log_backend *backend;
@@ -217,7 +217,7 @@ static void exercise_gpu(char *at)
 	OK(doca_dev_close(dev));
 }
 
-static void gpu_memory_of_cudaMalloc_is_copied(void)
+TEST(gpu_memory_of_cudaMalloc_is_copied)
 {
 	char *at = gpu_pages(GPU_SIZE);
 
@@ -225,12 +225,12 @@ static void gpu_memory_of_cudaMalloc_is_copied(void)
 	gpu_free(at);
 }
 
-static void cuda_virtual_memory_is_copied(void)
+TEST(cuda_virtual_memory_is_copied)
 {
 	exercise_gpu(virtual_pages(GPU_SIZE));
 }
 
-static void an_export_of_gpu_memory_is_imported_by_its_own_process(void)
+TEST(an_export_of_gpu_memory_is_imported_by_its_own_process)
 {
 	char *at = virtual_pages(GPU_SIZE);
 	struct doca_dev *dev = a_dev();
@@ -306,18 +306,18 @@ static void a_dpu_reaches_gpu_memory_of(bool virtual)
 	OK(doca_dev_close(dev));
 }
 
-static void gpu_memory_of_cudaMalloc_is_reached_from_another_process(void)
+TEST(gpu_memory_of_cudaMalloc_is_reached_from_another_process)
 {
 	a_dpu_reaches_gpu_memory_of(false);
 }
 
-static void cuda_virtual_memory_is_reached_from_another_process(void)
+TEST(cuda_virtual_memory_is_reached_from_another_process)
 {
 	a_dpu_reaches_gpu_memory_of(true);
 }
 
 /* facts/doca.md, line 12: nvidia-peermem, where a dma-buf was refused. */
-static void gpu_memory_is_found_by_its_address_alone(void)
+TEST(gpu_memory_is_found_by_its_address_alone)
 {
 	char *at = virtual_pages(GPU_SIZE);
 	struct doca_dev *dev = a_dev();
@@ -330,7 +330,7 @@ static void gpu_memory_is_found_by_its_address_alone(void)
 	OK(doca_dev_close(dev));
 }
 
-static void gpu_memory_that_was_freed_does_not_start(void)
+TEST(gpu_memory_that_was_freed_does_not_start)
 {
 	char *at = gpu_pages(GPU_SIZE);
 	struct doca_dev *dev = a_dev();
@@ -344,7 +344,7 @@ static void gpu_memory_that_was_freed_does_not_start(void)
 	OK(doca_dev_close(dev));
 }
 
-static void gpu_maps_leave_no_fd_behind(void)
+TEST(gpu_maps_leave_no_fd_behind)
 {
 	char *at = virtual_pages(GPU_SIZE);
 	struct doca_dev *dev = a_dev();
@@ -368,7 +368,7 @@ static void gpu_maps_leave_no_fd_behind(void)
 
 /* ---- a udmabuf ---- */
 
-static void a_udmabuf_is_mapped_and_copied(void)
+TEST(a_udmabuf_is_mapped_and_copied)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
 	struct udmabuf_create create = {.flags = UDMABUF_FLAGS_CLOEXEC, .size = 2 * SIZE};
@@ -400,22 +400,4 @@ static void a_udmabuf_is_mapped_and_copied(void)
 	OK(doca_dev_close(dev));
 }
 
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(an_fd_that_is_no_dma_buf_is_refused),
-		TEST(a_range_that_leaves_the_dma_buf_is_refused),
-		TEST(a_dma_buf_that_is_neither_mapped_nor_of_a_gpu_is_not_supported),
-		TEST(that_only_the_dma_bufs_identity_counts_is_logged),
-		TEST(gpu_memory_of_cudaMalloc_is_copied),
-		TEST(cuda_virtual_memory_is_copied),
-		TEST(an_export_of_gpu_memory_is_imported_by_its_own_process),
-		TEST(gpu_memory_of_cudaMalloc_is_reached_from_another_process),
-		TEST(cuda_virtual_memory_is_reached_from_another_process),
-		TEST(gpu_memory_is_found_by_its_address_alone),
-		TEST(gpu_memory_that_was_freed_does_not_start),
-		TEST(gpu_maps_leave_no_fd_behind),
-		TEST(a_udmabuf_is_mapped_and_copied),
-	};
-	return RUN_TESTS(tests, argc, argv);
-}
+TEST_MAIN(run_tests)

@@ -99,25 +99,25 @@ static void puts_arrive(enum doca_gpu_dev_verbs_nic_handler handler,
 	CHECK_EQ(status, 0);
 }
 
-static void puts_arrive_by_the_doorbell_that_auto_chooses(void)
+TEST(puts_arrive_by_the_doorbell_that_auto_chooses)
 {
 	puts_arrive(DOCA_GPUNETIO_VERBS_NIC_HANDLER_AUTO,
 		    DOCA_GPUNETIO_VERBS_NIC_HANDLER_GPU_SM_DB);
 }
 
-static void puts_arrive_by_the_proxy(void)
+TEST(puts_arrive_by_the_proxy)
 {
 	puts_arrive(DOCA_GPUNETIO_VERBS_NIC_HANDLER_CPU_PROXY,
 		    DOCA_GPUNETIO_VERBS_NIC_HANDLER_CPU_PROXY);
 }
 
-static void puts_arrive_without_a_doorbell_record(void)
+TEST(puts_arrive_without_a_doorbell_record)
 {
 	puts_arrive(DOCA_GPUNETIO_VERBS_NIC_HANDLER_GPU_SM_NO_DBR,
 		    DOCA_GPUNETIO_VERBS_NIC_HANDLER_GPU_SM_NO_DBR);
 }
 
-static void puts_arrive_from_gpu_memory_in_gpu_memory(void)
+TEST(puts_arrive_from_gpu_memory_in_gpu_memory)
 {
 	one_gpu();
 	offered = ON_GPU;
@@ -125,7 +125,7 @@ static void puts_arrive_from_gpu_memory_in_gpu_memory(void)
 		    DOCA_GPUNETIO_VERBS_NIC_HANDLER_GPU_SM_DB);
 }
 
-static void puts_arrive_from_gpu_memory_in_pinned_memory(void)
+TEST(puts_arrive_from_gpu_memory_in_pinned_memory)
 {
 	one_gpu();
 	offered = PINNED;
@@ -133,7 +133,7 @@ static void puts_arrive_from_gpu_memory_in_pinned_memory(void)
 		    DOCA_GPUNETIO_VERBS_NIC_HANDLER_CPU_PROXY);
 }
 
-static void puts_arrive_from_a_gpu_s_pinned_memory_in_plain_memory(void)
+TEST(puts_arrive_from_a_gpu_s_pinned_memory_in_plain_memory)
 {
 	one_gpu();
 	setenv("SOFTDOCA_GPU_MEMORY", "pinned", 1);
@@ -153,7 +153,7 @@ static void open_loop(struct end *e)
 	connect_end(e, &self);
 }
 
-static void a_wrong_key_ends_as_an_error_and_the_query_says_so(void)
+TEST(a_wrong_key_ends_as_an_error_and_the_query_says_so)
 {
 	struct end e = {0};
 	struct doca_verbs_qp_attr *attr;
@@ -174,7 +174,7 @@ static void a_wrong_key_ends_as_an_error_and_the_query_says_so(void)
 	close_end(&e);
 }
 
-static void what_is_in_use_cannot_be_destroyed(void)
+TEST(what_is_in_use_cannot_be_destroyed)
 {
 	struct end e = {0};
 	uint64_t word = 0;
@@ -197,7 +197,7 @@ static void what_is_in_use_cannot_be_destroyed(void)
 	close_end(&e);
 }
 
-static void programs_leave_rings_behind_when_they_destroy_the_gpu(void)
+TEST(programs_leave_rings_behind_when_they_destroy_the_gpu)
 {
 	const int fds = open_fds();
 	struct end e = {0};
@@ -217,7 +217,7 @@ static void programs_leave_rings_behind_when_they_destroy_the_gpu(void)
 
 /* ---- attributes and states ---- */
 
-static void attributes_refuse_what_exceeds_their_limit(void)
+TEST(attributes_refuse_what_exceeds_their_limit)
 {
 	struct doca_verbs_cq_attr *cq;
 	struct doca_verbs_qp_init_attr *init;
@@ -247,7 +247,7 @@ static void attributes_refuse_what_exceeds_their_limit(void)
 	CHECK_EQ(doca_verbs_cq_get_cqn((void *)init), 0);
 }
 
-static void a_queue_pair_needs_its_attributes_and_room(void)
+TEST(a_queue_pair_needs_its_attributes_and_room)
 {
 	struct end e = {0};
 	struct doca_verbs_qp_init_attr *attr;
@@ -270,7 +270,7 @@ static void a_queue_pair_needs_its_attributes_and_room(void)
 	close_end(&e);
 }
 
-static void states_change_in_their_order(void)
+TEST(states_change_in_their_order)
 {
 	struct end e = {0};
 	struct doca_verbs_qp_attr *attr;
@@ -299,7 +299,7 @@ static void states_change_in_their_order(void)
 
 /* ---- exports ---- */
 
-static void an_export_needs_a_handler_that_the_queue_pair_has(void)
+TEST(an_export_needs_a_handler_that_the_queue_pair_has)
 {
 	struct end e = {0};
 	struct doca_gpu_verbs_qp *x;
@@ -334,7 +334,7 @@ static void an_export_needs_a_handler_that_the_queue_pair_has(void)
 
 /* ---- as gpunetio 3.0 finds the libraries ---- */
 
-static void libraries_are_found_by_their_names_without_a_version(void)
+TEST(libraries_are_found_by_their_names_without_a_version)
 {
 	static const char *const names[] = {"libdoca_common.so", "libdoca_verbs.so",
 					    "libdoca_gpunetio.so"};
@@ -362,23 +362,6 @@ static void libraries_are_found_by_their_names_without_a_version(void)
 
 int main(int argc, char **argv)
 {
-	static const struct test tests[] = {
-		TEST(puts_arrive_by_the_doorbell_that_auto_chooses),
-		TEST(puts_arrive_by_the_proxy),
-		TEST(puts_arrive_without_a_doorbell_record),
-		TEST(puts_arrive_from_gpu_memory_in_gpu_memory),
-		TEST(puts_arrive_from_gpu_memory_in_pinned_memory),
-		TEST(puts_arrive_from_a_gpu_s_pinned_memory_in_plain_memory),
-		TEST(a_wrong_key_ends_as_an_error_and_the_query_says_so),
-		TEST(what_is_in_use_cannot_be_destroyed),
-		TEST(programs_leave_rings_behind_when_they_destroy_the_gpu),
-		TEST(attributes_refuse_what_exceeds_their_limit),
-		TEST(a_queue_pair_needs_its_attributes_and_room),
-		TEST(states_change_in_their_order),
-		TEST(an_export_needs_a_handler_that_the_queue_pair_has),
-		TEST(libraries_are_found_by_their_names_without_a_version),
-	};
-
 	no_gpu();
-	return RUN_TESTS(tests, argc, argv);
+	return run_tests(argc, argv);
 }

@@ -315,7 +315,7 @@ static void frames_arrive_in_both_directions(void)
 }
 
 /* Needs no rights. The end of the other side ends the queues. */
-static void frames_are_messages_of_an_inherited_socket(void)
+TEST(frames_are_messages_of_an_inherited_socket)
 {
 	const struct doca_flow_match match = {.outer.eth.type = htons(0x88b5)};
 	struct net n = {0};
@@ -341,19 +341,19 @@ static void frames_are_messages_of_an_inherited_socket(void)
 	close_net(&n);
 }
 
-static void frames_arrive_without_a_gpu(void)
+TEST(frames_arrive_without_a_gpu)
 {
 	no_gpu();
 	frames_arrive_in_both_directions();
 }
 
-static void frames_arrive_with_a_gpu(void)
+TEST(frames_arrive_with_a_gpu)
 {
 	one_gpu();
 	frames_arrive_in_both_directions();
 }
 
-static void a_full_queue_drops_frames_and_goes_on(void)
+TEST(a_full_queue_drops_frames_and_goes_on)
 {
 	struct net n = {0};
 	uint8_t frame[100];
@@ -379,7 +379,7 @@ static void a_full_queue_drops_frames_and_goes_on(void)
 	close_net(&n);
 }
 
-static void a_frame_longer_than_the_packets_is_dropped(void)
+TEST(a_frame_longer_than_the_packets_is_dropped)
 {
 	struct net n = {0};
 	static uint8_t frame[LARGEST + 1];
@@ -414,7 +414,7 @@ static void fails(struct net *n, struct doca_gpu_dev_eth_txq_wqe e)
 }
 
 #define FAILING_ENTRY(name, change)                          \
-	static void name(void)                               \
+	TEST(name)                                           \
 	{                                                    \
 		struct net n = {0};                          \
                                                              \
@@ -488,7 +488,7 @@ static struct doca_pe *connect_events(struct net *n, struct told *told)
 	return pe;
 }
 
-static void a_progress_engine_tells_of_sent_frames_and_of_the_entry_that_failed(void)
+TEST(a_progress_engine_tells_of_sent_frames_and_of_the_entry_that_failed)
 {
 	struct net n = {0};
 	struct told told = {0};
@@ -522,7 +522,7 @@ static void a_progress_engine_tells_of_sent_frames_and_of_the_entry_that_failed(
 }
 
 /* Nobody calls the engine while more frames are sent than the queue has places. */
-static void old_notes_are_left_out(void)
+TEST(old_notes_are_left_out)
 {
 	struct net n = {0};
 	struct told told = {0};
@@ -545,7 +545,7 @@ static void old_notes_are_left_out(void)
 }
 
 /* More than one system call takes, and the last one fails. What a socket of lo sends it receives again. */
-static void a_packet_socket_sends_many_frames_in_order(void)
+TEST(a_packet_socket_sends_many_frames_in_order)
 {
 	struct net n = {0};
 	const uint32_t frames = 200;
@@ -585,7 +585,7 @@ static void a_packet_socket_sends_many_frames_in_order(void)
 	close(n.peer);
 }
 
-static void an_index_beyond_the_ring_fails_the_queue(void)
+TEST(an_index_beyond_the_ring_fails_the_queue)
 {
 	struct net n = {0};
 
@@ -609,7 +609,7 @@ static uint16_t sum(const uint8_t *p, size_t n, uint32_t s)
 }
 
 /* Sends IPv4 and UDP, or TCP, with wrong checksums; they arrive with right ones. */
-static void checksums_are_written(void)
+TEST(checksums_are_written)
 {
 	struct net n = {0};
 	uint8_t got[65536];
@@ -642,7 +642,7 @@ static void checksums_are_written(void)
 	close_net(&n);
 }
 
-static void an_entry_waits_for_its_time_and_those_behind_it_with_it(void)
+TEST(an_entry_waits_for_its_time_and_those_behind_it_with_it)
 {
 	struct net n = {0};
 	uint64_t at;
@@ -683,7 +683,7 @@ static void delete_interface(void)
 	CHECK_EQ(if_nametoindex(NAME), 0);
 }
 
-static void an_interface_that_goes_away_fails_its_queues(void)
+TEST(an_interface_that_goes_away_fails_its_queues)
 {
 	struct net n = {0};
 
@@ -698,7 +698,7 @@ static void an_interface_that_goes_away_fails_its_queues(void)
 	close_net(&n);
 }
 
-static void stopped_queues_leave_nobody_waiting(void)
+TEST(stopped_queues_leave_nobody_waiting)
 {
 	struct net n = {0};
 
@@ -716,7 +716,7 @@ static void stopped_queues_leave_nobody_waiting(void)
 }
 
 /* Headers of random sizes and types, some right and most not. */
-static void malformed_frames_are_steered_or_dropped(void)
+TEST(malformed_frames_are_steered_or_dropped)
 {
 	struct net n = {0};
 	uint8_t frame[1500];
@@ -815,7 +815,7 @@ static void misses(struct doca_flow_pipe *pipe, uint64_t count)
 	CHECK_EQ(q.counter.total_pkts, count);
 }
 
-static void rules_select_what_a_queue_receives(void)
+TEST(rules_select_what_a_queue_receives)
 {
 	struct net n = {0};
 	struct doca_flow_match udp = {.outer.l3_type = DOCA_FLOW_L3_TYPE_IP4,
@@ -861,7 +861,7 @@ static void rules_select_what_a_queue_receives(void)
 	close_net(&n);
 }
 
-static void what_rules_cannot_do_is_refused(void)
+TEST(what_rules_cannot_do_is_refused)
 {
 	struct net n = {0};
 	uint16_t queue = 256;
@@ -913,7 +913,7 @@ static void what_rules_cannot_do_is_refused(void)
 
 /* ---- settings ---- */
 
-static void networks_are_checked(void)
+TEST(networks_are_checked)
 {
 	struct doca_gpu *gpu;
 	struct doca_eth_txq *txq;
@@ -957,7 +957,7 @@ static void networks_are_checked(void)
 	OK(doca_eth_txq_destroy(txq));
 }
 
-static void settings_are_checked(void)
+TEST(settings_are_checked)
 {
 	struct net n = {0};
 	uint32_t size;
@@ -1009,7 +1009,7 @@ static void settings_are_checked(void)
 	CHECK(!doca_eth_txq_as_doca_ctx(n.txq));
 }
 
-static void keys_are_of_started_maps_of_gpu_memory(void)
+TEST(keys_are_of_started_maps_of_gpu_memory)
 {
 	struct net n = {0};
 	static char bytes[4096];
@@ -1082,7 +1082,7 @@ static const char *capture_many_frames(char *last, size_t room, size_t *size)
 	return last;
 }
 
-static void a_capture_ends_at_its_limit_and_says_so(void)
+TEST(a_capture_ends_at_its_limit_and_says_so)
 {
 	char last[64];
 	size_t size;
@@ -1093,7 +1093,7 @@ static void a_capture_ends_at_its_limit_and_says_so(void)
 	CHECK(memmem(last, sizeof(last), "the last frame of this capture", 30));
 }
 
-static void a_capture_that_cannot_be_written_on_has_whole_blocks(void)
+TEST(a_capture_that_cannot_be_written_on_has_whole_blocks)
 {
 	char last[64];
 	size_t size;
@@ -1104,7 +1104,7 @@ static void a_capture_that_cannot_be_written_on_has_whole_blocks(void)
 	CHECK(size <= 400000 && size > 390000);
 }
 
-static void an_invalid_limit_of_captures_is_refused(void)
+TEST(an_invalid_limit_of_captures_is_refused)
 {
 	no_gpu();
 	if (!enter_namespace())
@@ -1390,7 +1390,7 @@ static void check_frame(struct cpu *c, unsigned i)
 	CHECK_EQ(memcmp(got, frame, 60 + i), 0);
 }
 
-static void cpu_tasks_and_batches_send_frames_in_order(void)
+TEST(cpu_tasks_and_batches_send_frames_in_order)
 {
 	struct cpu c = {0};
 	struct doca_buf *bufs[FRAMES], **frames;
@@ -1423,7 +1423,7 @@ static void cpu_tasks_and_batches_send_frames_in_order(void)
 	close_cpu(&c);
 }
 
-static void cpu_tasks_that_cannot_be_sent_are_refused(void)
+TEST(cpu_tasks_that_cannot_be_sent_are_refused)
 {
 	struct cpu c = {0};
 	struct doca_eth_txq_task_send *task;
@@ -1458,7 +1458,7 @@ static void cpu_tasks_that_cannot_be_sent_are_refused(void)
 	close_cpu(&c);
 }
 
-static void cpu_tasks_receive_frames(void)
+TEST(cpu_tasks_receive_frames)
 {
 	struct cpu c = {0};
 	struct doca_buf *bufs[FRAMES];
@@ -1555,7 +1555,7 @@ static void matched(struct cpu *c, uint64_t n)
 	}
 }
 
-static void cpu_events_bring_frames_and_places_are_free_in_any_order(void)
+TEST(cpu_events_bring_frames_and_places_are_free_in_any_order)
 {
 	struct cpu c = {0};
 
@@ -1588,7 +1588,7 @@ static void cpu_events_bring_frames_and_places_are_free_in_any_order(void)
 	close_cpu(&c);
 }
 
-static void cpu_batches_bring_what_is_there_from_the_minimum_on(void)
+TEST(cpu_batches_bring_what_is_there_from_the_minimum_on)
 {
 	struct cpu c = {0};
 	struct pollfd fd = {.events = POLLIN};
@@ -1634,7 +1634,7 @@ static void cpu_batches_bring_what_is_there_from_the_minimum_on(void)
 	close_cpu(&c);
 }
 
-static void cpu_queues_of_an_interface_that_goes_away_tell_it(void)
+TEST(cpu_queues_of_an_interface_that_goes_away_tell_it)
 {
 	struct cpu c = {0};
 	struct doca_eth_txq_task_send *task;
@@ -1669,7 +1669,7 @@ static void cpu_queues_of_an_interface_that_goes_away_tell_it(void)
 	close_cpu(&c);
 }
 
-static void settings_of_cpu_queues_are_checked(void)
+TEST(settings_of_cpu_queues_are_checked)
 {
 	struct cpu c = {0};
 	uint32_t n;
@@ -1726,48 +1726,4 @@ static void settings_of_cpu_queues_are_checked(void)
 	close_cpu(&c);
 }
 
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(frames_arrive_without_a_gpu),
-		TEST(frames_arrive_with_a_gpu),
-		TEST(a_full_queue_drops_frames_and_goes_on),
-		TEST(a_frame_longer_than_the_packets_is_dropped),
-		TEST(an_unknown_key_fails_the_queue),
-		TEST(an_address_before_the_map_fails_the_queue),
-		TEST(an_address_behind_the_map_fails_the_queue),
-		TEST(an_address_that_wraps_around_fails_the_queue),
-		TEST(a_runt_fails_the_queue),
-		TEST(a_giant_fails_the_queue),
-		TEST(an_entry_of_another_index_fails_the_queue),
-		TEST(freed_memory_fails_the_queue),
-		TEST(a_stopped_map_fails_the_queue),
-		TEST(an_index_beyond_the_ring_fails_the_queue),
-		TEST(a_packet_socket_sends_many_frames_in_order),
-		TEST(a_progress_engine_tells_of_sent_frames_and_of_the_entry_that_failed),
-		TEST(old_notes_are_left_out),
-		TEST(checksums_are_written),
-		TEST(an_entry_waits_for_its_time_and_those_behind_it_with_it),
-		TEST(an_interface_that_goes_away_fails_its_queues),
-		TEST(stopped_queues_leave_nobody_waiting),
-		TEST(malformed_frames_are_steered_or_dropped),
-		TEST(rules_select_what_a_queue_receives),
-		TEST(what_rules_cannot_do_is_refused),
-		TEST(networks_are_checked),
-		TEST(frames_are_messages_of_an_inherited_socket),
-		TEST(settings_are_checked),
-		TEST(keys_are_of_started_maps_of_gpu_memory),
-		TEST(a_capture_ends_at_its_limit_and_says_so),
-		TEST(a_capture_that_cannot_be_written_on_has_whole_blocks),
-		TEST(an_invalid_limit_of_captures_is_refused),
-		TEST(cpu_tasks_and_batches_send_frames_in_order),
-		TEST(cpu_tasks_that_cannot_be_sent_are_refused),
-		TEST(cpu_tasks_receive_frames),
-		TEST(cpu_events_bring_frames_and_places_are_free_in_any_order),
-		TEST(cpu_batches_bring_what_is_there_from_the_minimum_on),
-		TEST(cpu_queues_of_an_interface_that_goes_away_tell_it),
-		TEST(settings_of_cpu_queues_are_checked),
-	};
-
-	return RUN_TESTS(tests, argc, argv);
-}
+TEST_MAIN(run_tests)

@@ -2,7 +2,7 @@
 /* Exports of maps and their imports within one process, and what is refused. */
 #include "export_check.h"
 
-static void an_export_is_imported_by_its_own_process(void)
+TEST(an_export_is_imported_by_its_own_process)
 {
 	union doca_data data = {.u64 = 7}, back;
 	struct rig r;
@@ -38,7 +38,7 @@ static void an_export_is_imported_by_its_own_process(void)
 	rig_close(&r);
 }
 
-static void the_same_descriptor_comes_each_time(void)
+TEST(the_same_descriptor_comes_each_time)
 {
 	struct doca_dev *dev = a_dev();
 	struct doca_mmap *m;
@@ -57,7 +57,7 @@ static void the_same_descriptor_comes_each_time(void)
 	OK(doca_dev_close(dev));
 }
 
-static void what_may_not_be_exported_is_refused(void)
+TEST(what_may_not_be_exported_is_refused)
 {
 	static const struct {
 		uint32_t permissions;
@@ -95,7 +95,7 @@ static void what_may_not_be_exported_is_refused(void)
 	OK(doca_dev_close(dev));
 }
 
-static void a_map_of_an_export_does_not_change(void)
+TEST(a_map_of_an_export_does_not_change)
 {
 	static char bytes[64];
 	struct doca_dev *dev = a_dev();
@@ -123,7 +123,7 @@ static void a_map_of_an_export_does_not_change(void)
 	OK(doca_dev_close(dev));
 }
 
-static void devices_that_cannot_export_or_import_say_so(void)
+TEST(devices_that_cannot_export_or_import_say_so)
 {
 	static char bytes[64];
 	struct doca_devinfo **list;
@@ -168,7 +168,7 @@ static void devices_that_cannot_export_or_import_say_so(void)
 	OK(doca_devinfo_destroy_list(list));
 }
 
-static void importing_nothing_is_refused(void)
+TEST(importing_nothing_is_refused)
 {
 	static char bytes[64];
 	struct doca_dev *dev = a_dev();
@@ -185,7 +185,7 @@ static void importing_nothing_is_refused(void)
 	OK(doca_dev_close(dev));
 }
 
-static void an_export_that_ended_is_not_imported(void)
+TEST(an_export_that_ended_is_not_imported)
 {
 	static char bytes[64];
 	struct doca_dev *dev = a_dev();
@@ -202,7 +202,7 @@ static void an_export_that_ended_is_not_imported(void)
 	OK(doca_dev_close(dev));
 }
 
-static void what_was_exported_for_reading_is_not_written(void)
+TEST(what_was_exported_for_reading_is_not_written)
 {
 	struct rig r;
 	struct doca_mmap *m, *far;
@@ -222,7 +222,7 @@ static void what_was_exported_for_reading_is_not_written(void)
 }
 
 /* A stop waits for transfers, but not forever. Exports that it has already ended stay ended. */
-static void a_stop_that_failed_half_way_leaves_a_map_to_stop_again(void)
+TEST(a_stop_that_failed_half_way_leaves_a_map_to_stop_again)
 {
 	struct doca_devinfo **list;
 	struct doca_dev *second;
@@ -269,18 +269,4 @@ static void a_stop_that_failed_half_way_leaves_a_map_to_stop_again(void)
 	rig_close(&r);
 }
 
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(an_export_is_imported_by_its_own_process),
-		TEST(the_same_descriptor_comes_each_time),
-		TEST(what_may_not_be_exported_is_refused),
-		TEST(a_map_of_an_export_does_not_change),
-		TEST(devices_that_cannot_export_or_import_say_so),
-		TEST(importing_nothing_is_refused),
-		TEST(an_export_that_ended_is_not_imported),
-		TEST(what_was_exported_for_reading_is_not_written),
-		TEST(a_stop_that_failed_half_way_leaves_a_map_to_stop_again),
-	};
-	return RUN_TESTS(tests, argc, argv);
-}
+TEST_MAIN(run_tests)

@@ -48,7 +48,7 @@ static void release(struct victim v)
 	OK(doca_dev_close(v.dev)); /* and nothing of the others is left behind */
 }
 
-static void a_descriptor_cut_anywhere_is_refused(void)
+TEST(a_descriptor_cut_anywhere_is_refused)
 {
 	struct victim v = a_victim();
 
@@ -62,7 +62,7 @@ static void a_descriptor_cut_anywhere_is_refused(void)
 	release(v);
 }
 
-static void a_descriptor_with_any_bit_flipped_is_refused(void)
+TEST(a_descriptor_with_any_bit_flipped_is_refused)
 {
 	struct victim v = a_victim();
 
@@ -75,7 +75,7 @@ static void a_descriptor_with_any_bit_flipped_is_refused(void)
 	release(v);
 }
 
-static void random_bytes_are_refused(void)
+TEST(random_bytes_are_refused)
 {
 	struct victim v = a_victim();
 	unsigned seed = 1;
@@ -94,7 +94,7 @@ static void random_bytes_are_refused(void)
 
 /* With correct checksums an importer still gets no more than the exporter's table permits: its size
  * and access. */
-static void an_altered_descriptor_with_right_checksums_opens_nothing_more(void)
+TEST(an_altered_descriptor_with_right_checksums_opens_nothing_more)
 {
 	static const uint8_t values[] = {0, 1, 2, 3, 0x7f, 0x80, 0xff};
 	struct victim v = a_victim();
@@ -120,7 +120,7 @@ static void an_altered_descriptor_with_right_checksums_opens_nothing_more(void)
 	release(v);
 }
 
-static void a_size_other_than_the_exporters_is_refused(void)
+TEST(a_size_other_than_the_exporters_is_refused)
 {
 	static const uint64_t sizes[] = {0, 1, 4095, 4097, 1ull << 40, UINT64_MAX};
 	enum { SIZE_AT = 32 };
@@ -135,7 +135,7 @@ static void a_size_other_than_the_exporters_is_refused(void)
 	release(v);
 }
 
-static void an_altered_access_does_not_make_it_writable(void)
+TEST(an_altered_access_does_not_make_it_writable)
 {
 	enum { INNER_ACCESS = INNER_AT + 56 };
 	struct victim v = a_victim();
@@ -162,7 +162,7 @@ static void an_altered_access_does_not_make_it_writable(void)
 	release(v);
 }
 
-static void bytes_behind_a_descriptor_are_not_looked_at(void)
+TEST(bytes_behind_a_descriptor_are_not_looked_at)
 {
 	struct victim v = a_victim();
 	struct desc d = v.desc;
@@ -173,16 +173,4 @@ static void bytes_behind_a_descriptor_are_not_looked_at(void)
 	release(v);
 }
 
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(a_descriptor_cut_anywhere_is_refused),
-		TEST(a_descriptor_with_any_bit_flipped_is_refused),
-		TEST(random_bytes_are_refused),
-		TEST(an_altered_descriptor_with_right_checksums_opens_nothing_more),
-		TEST(a_size_other_than_the_exporters_is_refused),
-		TEST(an_altered_access_does_not_make_it_writable),
-		TEST(bytes_behind_a_descriptor_are_not_looked_at),
-	};
-	return RUN_TESTS(tests, argc, argv);
-}
+TEST_MAIN(run_tests)

@@ -157,18 +157,18 @@ static void read_and_write(const char *share)
 	end_host(host);
 }
 
-static void bytes_of_another_process_are_read_and_written_at_its_addresses(void)
+TEST(bytes_of_another_process_are_read_and_written_at_its_addresses)
 {
 	read_and_write("0");
 }
 
 /* Uses process_vm_readv if the system permits it; otherwise as above. */
-static void a_process_that_shares_itself_is_read_and_written_too(void)
+TEST(a_process_that_shares_itself_is_read_and_written_too)
 {
 	read_and_write("1");
 }
 
-static void an_exporter_that_was_killed_ends_copies_as_io_failed(void)
+TEST(an_exporter_that_was_killed_ends_copies_as_io_failed)
 {
 	struct other host = start_host();
 	struct offer offer;
@@ -184,7 +184,7 @@ static void an_exporter_that_was_killed_ends_copies_as_io_failed(void)
 	dpu_ends(&r, &offer);
 }
 
-static void an_exporter_that_is_killed_meanwhile_hangs_nobody(void)
+TEST(an_exporter_that_is_killed_meanwhile_hangs_nobody)
 {
 	for (int round = 0; round < 20; round++) {
 		struct other host = start_host();
@@ -210,7 +210,7 @@ static void an_exporter_that_is_killed_meanwhile_hangs_nobody(void)
 	}
 }
 
-static void a_map_that_its_exporter_stopped_gives_io_failed(void)
+TEST(a_map_that_its_exporter_stopped_gives_io_failed)
 {
 	struct other host = start_host();
 	struct offer offer;
@@ -227,14 +227,4 @@ static void a_map_that_its_exporter_stopped_gives_io_failed(void)
 	end_host(host);
 }
 
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(bytes_of_another_process_are_read_and_written_at_its_addresses),
-		TEST(a_process_that_shares_itself_is_read_and_written_too),
-		TEST(an_exporter_that_was_killed_ends_copies_as_io_failed),
-		TEST(an_exporter_that_is_killed_meanwhile_hangs_nobody),
-		TEST(a_map_that_its_exporter_stopped_gives_io_failed),
-	};
-	return RUN_TESTS(tests, argc, argv);
-}
+TEST_MAIN(run_tests)

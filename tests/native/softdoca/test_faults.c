@@ -19,7 +19,7 @@ static void restart(struct rig *r)
 	OK(doca_ctx_start(r->ctx));
 }
 
-static void an_error_fails_the_task_copies_nothing_and_stops_the_context(void)
+TEST(an_error_fails_the_task_copies_nothing_and_stops_the_context)
 {
 	static const char *const statuses[] = { "local_error", "remote_access_error", "peer_lost",
 						"timed_out", "flushed", "io_failed" };
@@ -45,7 +45,7 @@ static void an_error_fails_the_task_copies_nothing_and_stops_the_context(void)
 
 /* Those after it: a context completes in the order of submission, and a copy of this size takes
  * longer than the error. */
-static void an_error_ends_the_tasks_behind_it(void)
+TEST(an_error_ends_the_tasks_behind_it)
 {
 	enum { N = 10 };
 	const size_t each = SIZE / N;
@@ -72,7 +72,7 @@ static void an_error_ends_the_tasks_behind_it(void)
 	rig_close(&r);
 }
 
-static void a_delayed_task_comes_late_and_whole(void)
+TEST(a_delayed_task_comes_late_and_whole)
 {
 	struct rig r;
 	double before;
@@ -85,7 +85,7 @@ static void a_delayed_task_comes_late_and_whole(void)
 	rig_close(&r);
 }
 
-static void a_task_that_is_overtaken_completes_after_the_other(void)
+TEST(a_task_that_is_overtaken_completes_after_the_other)
 {
 	struct rig r;
 	struct doca_buf *src, *dst;
@@ -105,7 +105,7 @@ static void a_task_that_is_overtaken_completes_after_the_other(void)
 }
 
 /* The completion does not come before the context is stopped; other tasks are not delayed. */
-static void a_lost_completion_ends_with_the_context(void)
+TEST(a_lost_completion_ends_with_the_context)
 {
 	struct rig r;
 	struct doca_buf *src, *dst, *lost;
@@ -130,7 +130,7 @@ static void a_lost_completion_ends_with_the_context(void)
 	rig_close(&r);
 }
 
-static void lists_pass_through_the_rules_whole(void)
+TEST(lists_pass_through_the_rules_whole)
 {
 	struct rig r;
 	struct doca_buf *src, *dst;
@@ -147,7 +147,7 @@ static void lists_pass_through_the_rules_whole(void)
 	rig_close(&r);
 }
 
-static void random_faults_leave_nothing_behind(void)
+TEST(random_faults_leave_nothing_behind)
 {
 	enum { N = 16 };
 	struct rig r;
@@ -179,17 +179,4 @@ static void random_faults_leave_nothing_behind(void)
 	rig_close(&r);
 }
 
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(an_error_fails_the_task_copies_nothing_and_stops_the_context),
-		TEST(an_error_ends_the_tasks_behind_it),
-		TEST(a_delayed_task_comes_late_and_whole),
-		TEST(a_task_that_is_overtaken_completes_after_the_other),
-		TEST(a_lost_completion_ends_with_the_context),
-		TEST(lists_pass_through_the_rules_whole),
-		TEST(random_faults_leave_nothing_behind),
-	};
-
-	return RUN_TESTS(tests, argc, argv);
-}
+TEST_MAIN(run_tests)

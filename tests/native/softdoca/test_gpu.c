@@ -52,7 +52,7 @@ static void check_gpu(const struct gpu_rig *g, size_t offset, const uint8_t *wan
 	free(got);
 }
 
-static void copies_of_every_size_arrive(void)
+TEST(copies_of_every_size_arrive)
 {
 	struct gpu_rig g;
 
@@ -73,7 +73,7 @@ static void copies_of_every_size_arrive(void)
 	gpu_close(&g);
 }
 
-static void a_list_joins_host_and_gpu_memory(void)
+TEST(a_list_joins_host_and_gpu_memory)
 {
 	struct gpu_rig g;
 	struct doca_buf *src, *dst;
@@ -93,7 +93,7 @@ static void a_list_joins_host_and_gpu_memory(void)
 	gpu_close(&g);
 }
 
-static void tasks_of_both_pipes_are_in_flight_at_once_and_complete_in_order(void)
+TEST(tasks_of_both_pipes_are_in_flight_at_once_and_complete_in_order)
 {
 	enum { N = 64, AREA = 16384 };
 	struct gpu_rig g;
@@ -126,7 +126,7 @@ static void tasks_of_both_pipes_are_in_flight_at_once_and_complete_in_order(void
 	gpu_close(&g);
 }
 
-static void a_sleeper_is_woken_by_the_gpu(void)
+TEST(a_sleeper_is_woken_by_the_gpu)
 {
 	struct gpu_rig g;
 	struct doca_buf *src, *dst;
@@ -157,7 +157,7 @@ static void a_sleeper_is_woken_by_the_gpu(void)
 	gpu_close(&g);
 }
 
-static void a_stop_ends_what_the_gpu_has_in_order(void)
+TEST(a_stop_ends_what_the_gpu_has_in_order)
 {
 	struct gpu_rig g;
 	struct doca_buf *src, *dst[8];
@@ -191,7 +191,7 @@ static void host(int fd)
 
 /* The CPU copies plain memory of another process; a task between such memory and GPU memory
  * fails. */
-static void what_the_gpu_cannot_reach_fails_at_completion(void)
+TEST(what_the_gpu_cannot_reach_fails_at_completion)
 {
 	struct other o = start(host);
 	struct offer offer;
@@ -218,16 +218,7 @@ static void what_the_gpu_cannot_reach_fails_at_completion(void)
 
 int main(int argc, char **argv)
 {
-	static const struct test tests[] = {
-		TEST(copies_of_every_size_arrive),
-		TEST(a_list_joins_host_and_gpu_memory),
-		TEST(tasks_of_both_pipes_are_in_flight_at_once_and_complete_in_order),
-		TEST(a_sleeper_is_woken_by_the_gpu),
-		TEST(a_stop_ends_what_the_gpu_has_in_order),
-		TEST(what_the_gpu_cannot_reach_fails_at_completion),
-	};
-
 	if (!dlopen("libcuda.so.1", RTLD_NOW))
 		SKIP("there is no libcuda.so.1");
-	return RUN_TESTS(tests, argc, argv);
+	return run_tests(argc, argv);
 }

@@ -120,20 +120,20 @@ static void copies_both_ways(void)
 	close_copies(&c);
 }
 
-static void a_kernel_copies_between_emulated_gpu_and_host(void)
+TEST(a_kernel_copies_between_emulated_gpu_and_host)
 {
 	no_gpu();
 	copies_both_ways();
 }
 
-static void a_kernel_copies_between_gpu_and_host(void)
+TEST(a_kernel_copies_between_gpu_and_host)
 {
 	one_gpu();
 	copies_both_ways();
 }
 
 /* More than the ring has. */
-static void the_ring_is_used_again_and_a_context_started_again(void)
+TEST(the_ring_is_used_again_and_a_context_started_again)
 {
 	struct copies c;
 
@@ -163,7 +163,7 @@ static void nothing_is_written(struct copies *c)
 	CHECK_SAYS(softdoca_last_refusal(), "an entry of a kernel failed");
 }
 
-static void a_copy_beyond_the_map_fails_and_writes_nothing(void)
+TEST(a_copy_beyond_the_map_fails_and_writes_nothing)
 {
 	struct copies c;
 
@@ -177,7 +177,7 @@ static void a_copy_beyond_the_map_fails_and_writes_nothing(void)
 	close_copies(&c);
 }
 
-static void a_copy_to_a_map_that_is_only_for_reading_fails(void)
+TEST(a_copy_to_a_map_that_is_only_for_reading_fails)
 {
 	struct copies c;
 
@@ -189,7 +189,7 @@ static void a_copy_to_a_map_that_is_only_for_reading_fails(void)
 	close_copies(&c);
 }
 
-static void a_copy_to_a_map_that_was_destroyed_or_stopped_fails(void)
+TEST(a_copy_to_a_map_that_was_destroyed_or_stopped_fails)
 {
 	struct copies c;
 
@@ -209,7 +209,7 @@ static void a_copy_to_a_map_that_was_destroyed_or_stopped_fails(void)
 }
 
 /* A kernel can write anything to its rings: the NIC takes their sizes from nowhere else. */
-static void garbage_in_the_rings_ends_the_context_only(void)
+TEST(garbage_in_the_rings_ends_the_context_only)
 {
 	struct copies c;
 
@@ -225,7 +225,7 @@ static void garbage_in_the_rings_ends_the_context_only(void)
 	close_copies(&c);
 }
 
-static void two_dmabufs_of_an_allocation_are_not_confused(void)
+TEST(two_dmabufs_of_an_allocation_are_not_confused)
 {
 	struct copies c;
 	struct doca_mmap *halves[2];
@@ -265,7 +265,7 @@ static void two_dmabufs_of_an_allocation_are_not_confused(void)
 }
 
 /* NVIDIA's application does it in this order. */
-static void memory_may_be_freed_before_its_map(void)
+TEST(memory_may_be_freed_before_its_map)
 {
 	struct copies c;
 	void *again;
@@ -283,7 +283,7 @@ static void memory_may_be_freed_before_its_map(void)
 	close_copies(&c);
 }
 
-static void contexts_are_checked(void)
+TEST(contexts_are_checked)
 {
 	struct copies c;
 	struct doca_ctx *ctx;
@@ -326,7 +326,7 @@ static void contexts_are_checked(void)
 	close_copies(&c);
 }
 
-static void arrays_are_checked(void)
+TEST(arrays_are_checked)
 {
 	struct copies c;
 	struct doca_mmap *map;
@@ -359,21 +359,4 @@ static void arrays_are_checked(void)
 	close_copies(&c);
 }
 
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(a_kernel_copies_between_emulated_gpu_and_host),
-		TEST(a_kernel_copies_between_gpu_and_host),
-		TEST(the_ring_is_used_again_and_a_context_started_again),
-		TEST(a_copy_beyond_the_map_fails_and_writes_nothing),
-		TEST(a_copy_to_a_map_that_is_only_for_reading_fails),
-		TEST(a_copy_to_a_map_that_was_destroyed_or_stopped_fails),
-		TEST(garbage_in_the_rings_ends_the_context_only),
-		TEST(two_dmabufs_of_an_allocation_are_not_confused),
-		TEST(memory_may_be_freed_before_its_map),
-		TEST(contexts_are_checked),
-		TEST(arrays_are_checked),
-	};
-
-	return RUN_TESTS(tests, argc, argv);
-}
+TEST_MAIN(run_tests)

@@ -125,7 +125,7 @@ static int write_bytes(struct contexts *c, uint64_t at, uint32_t n)
 	return wait_cqe(&c->e);
 }
 
-static void a_kernel_writes_to_the_peers_memory(void)
+TEST(a_kernel_writes_to_the_peers_memory)
 {
 	struct contexts c;
 
@@ -138,7 +138,7 @@ static void a_kernel_writes_to_the_peers_memory(void)
 	close_contexts(&c);
 }
 
-static void what_the_peer_does_not_permit_fails(void)
+TEST(what_the_peer_does_not_permit_fails)
 {
 	struct contexts c;
 
@@ -154,7 +154,7 @@ static void what_the_peer_does_not_permit_fails(void)
 	close_contexts(&c);
 }
 
-static void a_context_is_started_and_connected_again(void)
+TEST(a_context_is_started_and_connected_again)
 {
 	struct contexts c;
 
@@ -175,7 +175,7 @@ static void nothing(struct doca_rdma_task_send *t, union doca_data task_data, un
 	(void)t, (void)task_data, (void)ctx_data;
 }
 
-static void contexts_are_checked(void)
+TEST(contexts_are_checked)
 {
 	struct contexts c;
 	struct doca_gpu_dev_rdma *handle;
@@ -212,14 +212,4 @@ static void contexts_are_checked(void)
 	close_contexts(&c);
 }
 
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(a_kernel_writes_to_the_peers_memory),
-		TEST(what_the_peer_does_not_permit_fails),
-		TEST(a_context_is_started_and_connected_again),
-		TEST(contexts_are_checked),
-	};
-
-	return RUN_TESTS(tests, argc, argv);
-}
+TEST_MAIN(run_tests)

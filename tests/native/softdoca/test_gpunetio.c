@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 
-static void addresses_of_gpus_are_checked(void)
+TEST(addresses_of_gpus_are_checked)
 {
 	struct doca_gpu *gpu;
 
@@ -19,7 +19,7 @@ static void addresses_of_gpus_are_checked(void)
 	REFUSED(doca_gpu_destroy(gpu), INVALID_VALUE);
 }
 
-static void memory_of_each_type_is_shared_and_has_one_address(void)
+TEST(memory_of_each_type_is_shared_and_has_one_address)
 {
 	struct doca_gpu *gpu;
 
@@ -47,7 +47,7 @@ static void memory_of_each_type_is_shared_and_has_one_address(void)
 	OK(doca_gpu_destroy(gpu));
 }
 
-static void bad_sizes_and_types_are_refused(void)
+TEST(bad_sizes_and_types_are_refused)
 {
 	struct doca_gpu *gpu;
 	void *at;
@@ -66,7 +66,7 @@ static void bad_sizes_and_types_are_refused(void)
 	OK(doca_gpu_destroy(gpu));
 }
 
-static void umems_and_uars_are_checked(void)
+TEST(umems_and_uars_are_checked)
 {
 	struct end e = {0};
 	struct doca_umem *umem;
@@ -99,7 +99,7 @@ static void umems_and_uars_are_checked(void)
 	close_device(&e);
 }
 
-static void devices_and_ports_are_those_of_the_software_nic(void)
+TEST(devices_and_ports_are_those_of_the_software_nic)
 {
 	struct ibv_device *device = first_device();
 	struct ibv_port_attr port;
@@ -130,7 +130,7 @@ static void devices_and_ports_are_those_of_the_software_nic(void)
 	CHECK(!ibv_alloc_pd(context));
 }
 
-static void memory_regions_are_checked(void)
+TEST(memory_regions_are_checked)
 {
 	struct end e = {0};
 	static char bytes[8192];
@@ -170,7 +170,7 @@ static void memory_regions_are_checked(void)
 	close_device(&e);
 }
 
-static void objects_of_another_libibverbs_are_refused(void)
+TEST(objects_of_another_libibverbs_are_refused)
 {
 	struct ibv_context context = {0};
 	struct ibv_pd pd = {.context = &context};
@@ -191,7 +191,7 @@ static void objects_of_another_libibverbs_are_refused(void)
 	REFUSED(doca_verbs_bridge_verbs_pd_import(found, &verbs_pd), INVALID_VALUE);
 }
 
-static void a_gpu_that_cannot_share_its_address_says_what_helps(void)
+TEST(a_gpu_that_cannot_share_its_address_says_what_helps)
 {
 	struct end e = {0};
 	struct doca_umem *umem;
@@ -218,7 +218,7 @@ static void a_gpu_that_cannot_share_its_address_says_what_helps(void)
 	OK(doca_dev_close(e.dev));
 }
 
-static void rings_in_gpu_memory_move_to_the_host_and_keep_address_and_bytes(void)
+TEST(rings_in_gpu_memory_move_to_the_host_and_keep_address_and_bytes)
 {
 	struct end e = {0};
 	struct doca_umem *umem;
@@ -245,19 +245,4 @@ static void rings_in_gpu_memory_move_to_the_host_and_keep_address_and_bytes(void
 	OK(doca_dev_close(e.dev));
 }
 
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(addresses_of_gpus_are_checked),
-		TEST(memory_of_each_type_is_shared_and_has_one_address),
-		TEST(bad_sizes_and_types_are_refused),
-		TEST(umems_and_uars_are_checked),
-		TEST(devices_and_ports_are_those_of_the_software_nic),
-		TEST(memory_regions_are_checked),
-		TEST(objects_of_another_libibverbs_are_refused),
-		TEST(rings_in_gpu_memory_move_to_the_host_and_keep_address_and_bytes),
-		TEST(a_gpu_that_cannot_share_its_address_says_what_helps),
-	};
-
-	return RUN_TESTS(tests, argc, argv);
-}
+TEST_MAIN(run_tests)

@@ -102,7 +102,7 @@ static doca_error_t both_have_arrived(void *cookie)
 	return DOCA_SUCCESS;
 }
 
-static void a_function_runs_after_the_copies_it_depends_on(void)
+TEST(a_function_runs_after_the_copies_it_depends_on)
 {
 	static const size_t sizes[] = { 64, SIZE / 2 }; /* by progress, and by the engine's thread */
 
@@ -172,7 +172,7 @@ static doca_error_t take_turn(void *cookie)
 	return DOCA_SUCCESS;
 }
 
-static void random_graphs_run_each_node_once_and_after_those_before_it(void)
+TEST(random_graphs_run_each_node_once_and_after_those_before_it)
 {
 	struct doca_pe *pe;
 
@@ -229,7 +229,7 @@ static doca_error_t never(void *cookie)
 	return DOCA_SUCCESS;
 }
 
-static void a_function_that_fails_ends_the_instance_as_failed(void)
+TEST(a_function_that_fails_ends_the_instance_as_failed)
 {
 	struct doca_graph_node *first, *second;
 	struct doca_graph_instance *i;
@@ -255,7 +255,7 @@ static void a_function_that_fails_ends_the_instance_as_failed(void)
 }
 
 /* Also if it fails when it is submitted, because its context has stopped by then. */
-static void a_task_that_fails_ends_the_instance_as_failed(void)
+TEST(a_task_that_fails_ends_the_instance_as_failed)
 {
 	struct doca_graph_node *first, *second;
 	struct doca_graph_instance *i;
@@ -294,7 +294,7 @@ static void a_task_that_fails_ends_the_instance_as_failed(void)
 
 /* ---- graphs in graphs, and sync events ---- */
 
-static void a_graph_is_a_node_of_another(void)
+TEST(a_graph_is_a_node_of_another)
 {
 	struct doca_graph_node *inner_node, *outer_node[2];
 	struct doca_graph_instance *inner, *outer;
@@ -361,7 +361,7 @@ static struct doca_sync_event *an_event_for_tasks(struct rig *r, struct doca_ctx
 }
 
 /* A task that is freed in flight fails its instance. */
-static void a_node_waits_for_a_sync_event(void)
+TEST(a_node_waits_for_a_sync_event)
 {
 	struct doca_sync_event_task_wait_eq *wait;
 	struct doca_sync_event *event;
@@ -416,7 +416,7 @@ static void end_it_all(struct doca_graph_instance *i, union doca_data data, unio
 	e->done++;
 }
 
-static void a_sleeping_program_is_woken_and_may_free_all_in_the_callback(void)
+TEST(a_sleeping_program_is_woken_and_may_free_all_in_the_callback)
 {
 	struct pollfd fd = { .events = POLLIN };
 	struct turns turns = { .n = 0 };
@@ -451,7 +451,7 @@ static void a_sleeping_program_is_woken_and_may_free_all_in_the_callback(void)
 
 /* ---- misuse ---- */
 
-static void each_misuse_is_refused(void)
+TEST(each_misuse_is_refused)
 {
 	union doca_data data = { .u64 = 3 };
 	struct doca_graph_node *n[3], *strange, *of_ctx;
@@ -533,7 +533,7 @@ static void each_misuse_is_refused(void)
 	rig_close(&r);
 }
 
-static void a_context_of_another_engine_is_refused_at_the_start(void)
+TEST(a_context_of_another_engine_is_refused_at_the_start)
 {
 	struct doca_graph *g;
 	struct doca_pe *pe;
@@ -550,19 +550,4 @@ static void a_context_of_another_engine_is_refused_at_the_start(void)
 	rig_close(&r);
 }
 
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(a_function_runs_after_the_copies_it_depends_on),
-		TEST(random_graphs_run_each_node_once_and_after_those_before_it),
-		TEST(a_function_that_fails_ends_the_instance_as_failed),
-		TEST(a_task_that_fails_ends_the_instance_as_failed),
-		TEST(a_graph_is_a_node_of_another),
-		TEST(a_node_waits_for_a_sync_event),
-		TEST(a_sleeping_program_is_woken_and_may_free_all_in_the_callback),
-		TEST(each_misuse_is_refused),
-		TEST(a_context_of_another_engine_is_refused_at_the_start),
-	};
-
-	return RUN_TESTS(tests, argc, argv);
-}
+TEST_MAIN(run_tests)

@@ -57,7 +57,7 @@ static void lives_on(int fd)
 	UNTIL(&s, s.disconnects);
 }
 
-static void a_process_that_exits_without_closing_leaves_no_file(void)
+TEST(a_process_that_exits_without_closing_leaves_no_file)
 {
 	int fd;
 	pid_t other = other_process(exits_without_closing, &fd);
@@ -70,7 +70,7 @@ static void a_process_that_exits_without_closing_leaves_no_file(void)
 }
 
 /* A forked child that exits must not remove its parent's files. */
-static void a_child_that_exits_leaves_its_parent_s_files(void)
+TEST(a_child_that_exits_leaves_its_parent_s_files)
 {
 	static struct side s;
 	struct side c = {0};
@@ -93,7 +93,7 @@ static void a_child_that_exits_leaves_its_parent_s_files(void)
 	UNTIL2(&s, &c, running(&c) && s.connects);
 }
 
-static void files_of_a_killed_process_are_removed_by_the_next(void)
+TEST(files_of_a_killed_process_are_removed_by_the_next)
 {
 	struct doca_mmap *m;
 	struct side s = {0}, c = {0};
@@ -136,7 +136,7 @@ static void starts_and_stops(int fd)
 	}
 }
 
-static void a_server_that_starts_is_not_taken_for_a_leftover(void)
+TEST(a_server_that_starts_is_not_taken_for_a_leftover)
 {
 	int fds[4];
 	pid_t others[4];
@@ -158,7 +158,7 @@ static void never_progresses(int fd)
 	hear(fd);
 }
 
-static void a_client_ends_when_its_server_is_killed_while_it_connects(void)
+TEST(a_client_ends_when_its_server_is_killed_while_it_connects)
 {
 	struct side c = {0};
 	int fd;
@@ -186,7 +186,7 @@ static void connects(int fd)
 	hear(fd);
 }
 
-static void a_server_hears_of_a_client_that_is_killed_while_it_connects(void)
+TEST(a_server_hears_of_a_client_that_is_killed_while_it_connects)
 {
 	struct side s = {0};
 	int fd;
@@ -203,16 +203,4 @@ static void a_server_hears_of_a_client_that_is_killed_while_it_connects(void)
 	stopped(&s);
 }
 
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(a_process_that_exits_without_closing_leaves_no_file),
-		TEST(a_child_that_exits_leaves_its_parent_s_files),
-		TEST(files_of_a_killed_process_are_removed_by_the_next),
-		TEST(a_server_that_starts_is_not_taken_for_a_leftover),
-		TEST(a_client_ends_when_its_server_is_killed_while_it_connects),
-		TEST(a_server_hears_of_a_client_that_is_killed_while_it_connects),
-	};
-
-	return in_a_folder(tests, sizeof(tests) / sizeof(tests[0]), argc, argv);
-}
+TEST_MAIN(in_a_folder)

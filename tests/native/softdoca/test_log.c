@@ -63,7 +63,7 @@ static void one_of_each_level(void)
 	CHECK_EQ(errno, EBUSY);
 }
 
-static void records_go_to_stdout_or_stderr_by_their_level_once(void)
+TEST(records_go_to_stdout_or_stderr_by_their_level_once)
 {
 	apart(one_of_each_level);
 	CHECK(!strstr(outs[0], "[DOCA][CRT]") && strstr(outs[1], "[DOCA][CRT]"));
@@ -82,7 +82,7 @@ static void without_a_backend(void)
 	refuse();
 }
 
-static void without_a_backend_nothing_is_written(void)
+TEST(without_a_backend_nothing_is_written)
 {
 	unsetenv("SOFTDOCA_LOG");
 	apart(without_a_backend);
@@ -95,7 +95,7 @@ static void to_the_standard_one(void)
 	refuse();
 }
 
-static void the_library_s_own_records_need_an_sdk_backend(void)
+TEST(the_library_s_own_records_need_an_sdk_backend)
 {
 	unsetenv("SOFTDOCA_LOG");
 	apart(to_the_standard_one);
@@ -115,7 +115,7 @@ static void to_an_sdk_one(void)
 	refuse();
 }
 
-static void each_sdk_backend_has_its_level(void)
+TEST(each_sdk_backend_has_its_level)
 {
 	unsetenv("SOFTDOCA_LOG");
 	apart(to_an_sdk_one);
@@ -134,14 +134,14 @@ static void to_a_descriptor(void)
 	CHECK_EQ(doca_log_backend_create_with_fd_sdk(-1, &b), DOCA_ERROR_INVALID_VALUE);
 }
 
-static void an_sdk_backend_can_have_a_descriptor(void)
+TEST(an_sdk_backend_can_have_a_descriptor)
 {
 	unsetenv("SOFTDOCA_LOG");
 	apart(to_a_descriptor);
 	CHECK_SAYS(outs[0], "[DOCA][WRN][SOFTDOCA][doca_devinfo_create_list]");
 }
 
-static void SOFTDOCA_LOG_sends_the_library_s_records_to_stderr(void)
+TEST(SOFTDOCA_LOG_sends_the_library_s_records_to_stderr)
 {
 	static const struct {
 		const char *level;
@@ -166,7 +166,7 @@ static void with_an_sdk_backend_on_stderr(void)
 	refuse();
 }
 
-static void a_record_is_on_stderr_once(void)
+TEST(a_record_is_on_stderr_once)
 {
 	setenv("SOFTDOCA_LOG", "info", 1);
 	apart(with_an_sdk_backend_on_stderr);
@@ -184,7 +184,7 @@ static void a_long_one(void)
 	CHECK_EQ(doca_log(DOCA_LOG_LEVEL_INFO, log_source, long_text, 1, long_text, "short"), 0);
 }
 
-static void a_long_record_is_cut_and_says_so(void)
+TEST(a_long_record_is_cut_and_says_so)
 {
 	apart(a_long_one);
 	CHECK_SAYS(outs[0], "yyy...\n");
@@ -192,7 +192,7 @@ static void a_long_record_is_cut_and_says_so(void)
 	CHECK(strlen(outs[0]) < 4096);
 }
 
-static void wrong_calls_give_errors(void)
+TEST(wrong_calls_give_errors)
 {
 	struct doca_log_backend *b;
 	_Alignas(64) char here[128] = {0};
@@ -221,7 +221,7 @@ static void wrong_calls_give_errors(void)
 	CHECK_EQ(doca_log_backend_set_sdk_level(b, 71), DOCA_ERROR_INVALID_VALUE);
 }
 
-static void sources_are_numbers_of_their_own_until_there_is_no_room(void)
+TEST(sources_are_numbers_of_their_own_until_there_is_no_room)
 {
 	char name[16];
 	int first, source, last = -1;
@@ -263,7 +263,7 @@ static void from_many_threads(void)
 		CHECK_EQ(pthread_join(threads[i], NULL), 0);
 }
 
-static void records_of_many_threads_do_not_mix(void)
+TEST(records_of_many_threads_do_not_mix)
 {
 	int lines = 0;
 	apart(from_many_threads);
@@ -273,7 +273,7 @@ static void records_of_many_threads_do_not_mix(void)
 	CHECK_EQ(lines, 400);
 }
 
-static void each_error_has_a_name_and_words_of_its_own(void)
+TEST(each_error_has_a_name_and_words_of_its_own)
 {
 	for (int i = 0; i <= DOCA_ERROR_DEVICE_FATAL_ERROR; i++) {
 		const char *name = doca_error_get_name((doca_error_t)i);
@@ -291,28 +291,10 @@ static void each_error_has_a_name_and_words_of_its_own(void)
 		      *doca_error_get_descr((doca_error_t)none[i]));
 }
 
-static void the_library_is_of_the_version_of_its_headers(void)
+TEST(the_library_is_of_the_version_of_its_headers)
 {
 	CHECK(!strcmp(doca_version(), doca_version_runtime()));
 	CHECK(!strcmp(doca_version(), DOCA_VER_STRING));
 }
 
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(records_go_to_stdout_or_stderr_by_their_level_once),
-		TEST(without_a_backend_nothing_is_written),
-		TEST(the_library_s_own_records_need_an_sdk_backend),
-		TEST(each_sdk_backend_has_its_level),
-		TEST(an_sdk_backend_can_have_a_descriptor),
-		TEST(SOFTDOCA_LOG_sends_the_library_s_records_to_stderr),
-		TEST(a_record_is_on_stderr_once),
-		TEST(a_long_record_is_cut_and_says_so),
-		TEST(wrong_calls_give_errors),
-		TEST(sources_are_numbers_of_their_own_until_there_is_no_room),
-		TEST(records_of_many_threads_do_not_mix),
-		TEST(each_error_has_a_name_and_words_of_its_own),
-		TEST(the_library_is_of_the_version_of_its_headers),
-	};
-	return RUN_TESTS(tests, argc, argv);
-}
+TEST_MAIN(run_tests)

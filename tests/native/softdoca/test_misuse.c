@@ -96,7 +96,7 @@ static void refuse_all(const struct named_call *calls, size_t n, void *living, v
 #define REFUSE_ALL(calls, living, freed) \
 	refuse_all(calls, sizeof(calls) / sizeof((calls)[0]), living, freed)
 
-static void functions_of_contexts_refuse_what_is_none(void)
+TEST(functions_of_contexts_refuse_what_is_none)
 {
 	static const struct named_call calls[] = {
 		NAMED(ctx_get_state),
@@ -115,7 +115,7 @@ static void functions_of_contexts_refuse_what_is_none(void)
 	rig_close(&rig);
 }
 
-static void functions_of_engines_refuse_what_is_none(void)
+TEST(functions_of_engines_refuse_what_is_none)
 {
 	static const struct named_call calls[] = {
 		NAMED(pe_connect_ctx),
@@ -132,7 +132,7 @@ static void functions_of_engines_refuse_what_is_none(void)
 	rig_close(&rig);
 }
 
-static void functions_of_tasks_refuse_what_is_none(void)
+TEST(functions_of_tasks_refuse_what_is_none)
 {
 	static const struct named_call calls[] = {
 		NAMED(task_submit),
@@ -146,7 +146,7 @@ static void functions_of_tasks_refuse_what_is_none(void)
 	rig_close(&rig);
 }
 
-static void functions_of_dma_refuse_what_is_none(void)
+TEST(functions_of_dma_refuse_what_is_none)
 {
 	static const struct named_call calls[] = {
 		NAMED(dma_destroy),
@@ -162,7 +162,7 @@ static void functions_of_dma_refuse_what_is_none(void)
 	rig_close(&rig);
 }
 
-static void capabilities_and_create_refuse_what_is_no_device(void)
+TEST(capabilities_and_create_refuse_what_is_no_device)
 {
 	static const struct named_call calls[] = {
 		NAMED(dma_create),
@@ -180,7 +180,7 @@ static void capabilities_and_create_refuse_what_is_no_device(void)
 }
 
 /* Functions that cannot return an error do nothing, and return nothing. */
-static void functions_without_an_error_do_nothing_with_what_is_none(void)
+TEST(functions_without_an_error_do_nothing_with_what_is_none)
 {
 	struct doca_buf *src, *dst;
 	struct doca_dma_task_memcpy *good;
@@ -220,7 +220,7 @@ static void functions_without_an_error_do_nothing_with_what_is_none(void)
 	rig_close(&rig);
 }
 
-static void no_place_for_the_result_is_refused(void)
+TEST(no_place_for_the_result_is_refused)
 {
 	const struct doca_devinfo *info;
 
@@ -244,7 +244,7 @@ static void no_place_for_the_result_is_refused(void)
 }
 
 /* Buffers are checked when the task is submitted, because they may have been freed by then. */
-static void a_task_with_what_is_no_buffer_is_refused(void)
+TEST(a_task_with_what_is_no_buffer_is_refused)
 {
 	struct doca_buf *src, *dst, *gone, *second;
 	struct doca_dma_task_memcpy *t;
@@ -294,7 +294,7 @@ static void a_task_with_what_is_no_buffer_is_refused(void)
 
 /* DOCA leaves this undefined: in softdoca the copy may be wrong, but it ends and accesses nothing
  * else. */
-static void buffers_changed_while_a_task_is_in_flight_break_nothing(void)
+TEST(buffers_changed_while_a_task_is_in_flight_break_nothing)
 {
 	struct doca_buf *src, *dst, *second;
 
@@ -334,19 +334,4 @@ static void buffers_changed_while_a_task_is_in_flight_break_nothing(void)
 	rig_close(&rig);
 }
 
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(functions_of_contexts_refuse_what_is_none),
-		TEST(functions_of_engines_refuse_what_is_none),
-		TEST(functions_of_tasks_refuse_what_is_none),
-		TEST(functions_of_dma_refuse_what_is_none),
-		TEST(capabilities_and_create_refuse_what_is_no_device),
-		TEST(functions_without_an_error_do_nothing_with_what_is_none),
-		TEST(no_place_for_the_result_is_refused),
-		TEST(a_task_with_what_is_no_buffer_is_refused),
-		TEST(buffers_changed_while_a_task_is_in_flight_break_nothing),
-	};
-
-	return RUN_TESTS(tests, argc, argv);
-}
+TEST_MAIN(run_tests)

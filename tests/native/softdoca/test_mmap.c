@@ -70,7 +70,7 @@ static const struct named_call calls[] = {
 	NAMED(export_rdma),
 };
 
-static void no_function_takes_what_is_no_map(void)
+TEST(no_function_takes_what_is_no_map)
 {
 	struct doca_buf_inventory *inv = an_inventory(1);
 	void *handles[] = NO_HANDLES(inv), *dead[] = {a_dead_map()};
@@ -83,7 +83,7 @@ static void no_function_takes_what_is_no_map(void)
 	OK(doca_dev_close(dev));
 }
 
-static void no_function_takes_what_is_no_device(void)
+TEST(no_function_takes_what_is_no_device)
 {
 	struct doca_dev *d = a_dev();
 	struct doca_mmap *m = a_started_map(d, bytes, sizeof bytes, READ_WRITE | PCI_RW);
@@ -105,7 +105,7 @@ static void no_function_takes_what_is_no_device(void)
 	OK(doca_dev_close(d));
 }
 
-static void a_missing_place_for_the_answer_is_refused(void)
+TEST(a_missing_place_for_the_answer_is_refused)
 {
 	struct doca_dev *d = a_dev();
 	struct doca_mmap *m = a_started_map(d, bytes, sizeof bytes, READ_WRITE | PCI_RW);
@@ -129,7 +129,7 @@ static void a_missing_place_for_the_answer_is_refused(void)
 	OK(doca_dev_close(d));
 }
 
-static void a_map_says_what_it_was_given(void)
+TEST(a_map_says_what_it_was_given)
 {
 	struct doca_mmap *m;
 
@@ -155,7 +155,7 @@ static void a_map_says_what_it_was_given(void)
 	OK(doca_mmap_destroy(m));
 }
 
-static void a_range_that_is_none_is_refused(void)
+TEST(a_range_that_is_none_is_refused)
 {
 	struct doca_mmap *m;
 
@@ -172,7 +172,7 @@ static void a_range_that_is_none_is_refused(void)
 	OK(doca_mmap_destroy(m));
 }
 
-static void memory_that_is_not_there_is_refused_at_start(void)
+TEST(memory_that_is_not_there_is_refused_at_start)
 {
 	struct doca_dev *d = a_dev();
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -197,7 +197,7 @@ static void memory_that_is_not_there_is_refused_at_start(void)
 	OK(doca_dev_close(d));
 }
 
-static void unknown_permissions_are_refused(void)
+TEST(unknown_permissions_are_refused)
 {
 	struct doca_mmap *m = a_map(NULL, bytes, sizeof bytes, 0x7f);
 
@@ -206,7 +206,7 @@ static void unknown_permissions_are_refused(void)
 	OK(doca_mmap_destroy(m));
 }
 
-static void a_started_map_does_not_change(void)
+TEST(a_started_map_does_not_change)
 {
 	struct doca_dev *d = a_dev();
 	struct doca_mmap *m = a_started_map(d, bytes, sizeof bytes, READ_WRITE);
@@ -234,7 +234,7 @@ static void a_started_map_does_not_change(void)
 	OK(doca_dev_close(d));
 }
 
-static void a_device_is_in_a_map_once(void)
+TEST(a_device_is_in_a_map_once)
 {
 	struct doca_dev *d = a_dev();
 	struct doca_mmap *m = a_map(NULL, bytes, sizeof bytes, READ_WRITE);
@@ -250,7 +250,7 @@ static void a_device_is_in_a_map_once(void)
 	OK(doca_dev_close(d));
 }
 
-static void more_devices_than_a_map_may_have_are_refused(void)
+TEST(more_devices_than_a_map_may_have_are_refused)
 {
 	static const char *three = "side=host pci=0000:03:00.0 ibdev=a\n"
 				   "side=host pci=0000:04:00.0 ibdev=b\n"
@@ -281,7 +281,7 @@ static void more_devices_than_a_map_may_have_are_refused(void)
 	OK(doca_devinfo_destroy_list(list));
 }
 
-static void a_device_stays_open_while_a_map_has_it(void)
+TEST(a_device_stays_open_while_a_map_has_it)
 {
 	struct doca_dev *d = a_dev();
 	struct doca_mmap *m = a_map(d, bytes, sizeof bytes, READ_WRITE);
@@ -295,7 +295,7 @@ static void a_device_stays_open_while_a_map_has_it(void)
 	OK(doca_dev_close(d));
 }
 
-static void a_map_that_buffers_point_into_stays(void)
+TEST(a_map_that_buffers_point_into_stays)
 {
 	struct doca_dev *d = a_dev();
 	struct doca_mmap *m = a_started_map(d, bytes, sizeof bytes, READ_WRITE);
@@ -314,7 +314,7 @@ static void a_map_that_buffers_point_into_stays(void)
 	OK(doca_dev_close(d));
 }
 
-static void an_exported_map_is_stopped_and_destroyed(void)
+TEST(an_exported_map_is_stopped_and_destroyed)
 {
 	struct doca_dev *d = a_dev();
 	struct doca_mmap *m = a_started_map(d, bytes, sizeof bytes, READ_WRITE | PCI_RW);
@@ -344,7 +344,7 @@ static void note_free(void *addr, size_t n, void *opaque)
 	f->times++;
 }
 
-static void the_free_callback_comes_at_destroy_of_what_was_started(void)
+TEST(the_free_callback_comes_at_destroy_of_what_was_started)
 {
 	struct freed f = {0};
 	struct doca_mmap *m = a_map(NULL, bytes, 100, READ_WRITE);
@@ -397,7 +397,7 @@ static void *turn(void *arg)
 	return NULL;
 }
 
-static void threads_may_share_a_map_that_was_made_safe(void)
+TEST(threads_may_share_a_map_that_was_made_safe)
 {
 	pthread_t threads[4];
 	struct doca_mmap *m;
@@ -421,7 +421,7 @@ static void export_one(struct doca_dev *d)
 	OK(doca_mmap_destroy(m));
 }
 
-static void hundreds_of_maps_leave_nothing_behind(void)
+TEST(hundreds_of_maps_leave_nothing_behind)
 {
 	struct doca_dev *d = a_dev();
 
@@ -435,25 +435,4 @@ static void hundreds_of_maps_leave_nothing_behind(void)
 	OK(doca_dev_close(d));
 }
 
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(no_function_takes_what_is_no_map),
-		TEST(no_function_takes_what_is_no_device),
-		TEST(a_missing_place_for_the_answer_is_refused),
-		TEST(a_map_says_what_it_was_given),
-		TEST(a_range_that_is_none_is_refused),
-		TEST(memory_that_is_not_there_is_refused_at_start),
-		TEST(unknown_permissions_are_refused),
-		TEST(a_started_map_does_not_change),
-		TEST(a_device_is_in_a_map_once),
-		TEST(more_devices_than_a_map_may_have_are_refused),
-		TEST(a_device_stays_open_while_a_map_has_it),
-		TEST(a_map_that_buffers_point_into_stays),
-		TEST(an_exported_map_is_stopped_and_destroyed),
-		TEST(the_free_callback_comes_at_destroy_of_what_was_started),
-		TEST(threads_may_share_a_map_that_was_made_safe),
-		TEST(hundreds_of_maps_leave_nothing_behind),
-	};
-	return RUN_TESTS(tests, argc, argv);
-}
+TEST_MAIN(run_tests)

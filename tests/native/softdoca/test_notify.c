@@ -58,7 +58,7 @@ static void sleep_until(struct rig *r, int epoll_fd, unsigned ended)
 	CHECK_EQ(r->done + r->failed, ended);
 }
 
-static void the_handle_never_changes(void)
+TEST(the_handle_never_changes)
 {
 	struct rig r;
 	int before;
@@ -72,7 +72,7 @@ static void the_handle_never_changes(void)
 	rig_close(&r);
 }
 
-static void nothing_wakes_a_program_without_tasks(void)
+TEST(nothing_wakes_a_program_without_tasks)
 {
 	struct rig r;
 
@@ -116,34 +116,34 @@ static void wakes(size_t size, bool request_first)
 	rig_close(&r);
 }
 
-static void a_small_task_submitted_before_the_request_wakes(void)
+TEST(a_small_task_submitted_before_the_request_wakes)
 {
 	wakes(64, false);
 }
 
-static void a_small_task_submitted_after_the_request_wakes(void)
+TEST(a_small_task_submitted_after_the_request_wakes)
 {
 	wakes(64, true);
 }
 
-static void a_large_task_submitted_before_the_request_wakes(void)
+TEST(a_large_task_submitted_before_the_request_wakes)
 {
 	wakes(BIG, false);
 }
 
-static void a_large_task_submitted_after_the_request_wakes(void)
+TEST(a_large_task_submitted_after_the_request_wakes)
 {
 	wakes(BIG, true);
 }
 
-static void a_delayed_task_wakes_when_it_is_due(void)
+TEST(a_delayed_task_wakes_when_it_is_due)
 {
 	setenv("SOFTDOCA_FAULTS", "delay ms=3", 1);
 	wakes(64, false);
 	wakes(64, true);
 }
 
-static void an_injected_error_wakes_at_once(void)
+TEST(an_injected_error_wakes_at_once)
 {
 	struct rig r;
 	int fd;
@@ -167,7 +167,7 @@ static void an_injected_error_wakes_at_once(void)
 	rig_close(&r);
 }
 
-static void after_a_clear_the_handle_rests_until_the_next_request(void)
+TEST(after_a_clear_the_handle_rests_until_the_next_request)
 {
 	struct rig r;
 	struct doca_buf *src, *dst, *big_src, *big_dst;
@@ -196,7 +196,7 @@ static void after_a_clear_the_handle_rests_until_the_next_request(void)
 	rig_close(&r);
 }
 
-static void a_sleeper_loses_no_completion_and_gets_none_twice(void)
+TEST(a_sleeper_loses_no_completion_and_gets_none_twice)
 {
 	enum { N = 32, AREA = 65536, ROUNDS = 200 };
 	struct rig r;
@@ -230,7 +230,7 @@ static void a_sleeper_loses_no_completion_and_gets_none_twice(void)
 	rig_close(&r);
 }
 
-static void a_stop_wakes_who_waits_for_the_rest(void)
+TEST(a_stop_wakes_who_waits_for_the_rest)
 {
 	struct rig r;
 	int fd;
@@ -262,7 +262,7 @@ static void a_stop_wakes_who_waits_for_the_rest(void)
 	rig_close(&r);
 }
 
-static void a_flush_wakes(void)
+TEST(a_flush_wakes)
 {
 	struct rig r;
 	int fd;
@@ -289,7 +289,7 @@ static void host(int fd)
 	export_and_wait(fd, SIZE, READ_WRITE | PCI_RW);
 }
 
-static void memory_of_another_process_wakes_too(void)
+TEST(memory_of_another_process_wakes_too)
 {
 	struct other o = start(host);
 	struct offer offer;
@@ -319,7 +319,7 @@ static void memory_of_another_process_wakes_too(void)
 }
 
 /* Programs for Linux pass 0, because the handle is for Windows only. */
-static void clearing_takes_any_handle(void)
+TEST(clearing_takes_any_handle)
 {
 	struct rig r;
 	struct doca_buf *src, *dst;
@@ -350,7 +350,7 @@ __attribute__((visibility("default"))) int eventfd_write(int fd, eventfd_t n)
 	return write(fd, &n, sizeof(n)) == sizeof(n) ? 0 : -1;
 }
 
-static void what_was_said_is_not_said_again_until_it_is_cleared(void)
+TEST(what_was_said_is_not_said_again_until_it_is_cleared)
 {
 	struct rig r;
 	struct doca_buf *src, *dst;
@@ -372,25 +372,4 @@ static void what_was_said_is_not_said_again_until_it_is_cleared(void)
 	rig_close(&r);
 }
 
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(the_handle_never_changes),
-		TEST(nothing_wakes_a_program_without_tasks),
-		TEST(a_small_task_submitted_before_the_request_wakes),
-		TEST(a_small_task_submitted_after_the_request_wakes),
-		TEST(a_large_task_submitted_before_the_request_wakes),
-		TEST(a_large_task_submitted_after_the_request_wakes),
-		TEST(a_delayed_task_wakes_when_it_is_due),
-		TEST(an_injected_error_wakes_at_once),
-		TEST(after_a_clear_the_handle_rests_until_the_next_request),
-		TEST(a_sleeper_loses_no_completion_and_gets_none_twice),
-		TEST(a_stop_wakes_who_waits_for_the_rest),
-		TEST(a_flush_wakes),
-		TEST(memory_of_another_process_wakes_too),
-		TEST(clearing_takes_any_handle),
-		TEST(what_was_said_is_not_said_again_until_it_is_cleared),
-	};
-
-	return RUN_TESTS(tests, argc, argv);
-}
+TEST_MAIN(run_tests)

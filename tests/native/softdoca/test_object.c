@@ -265,7 +265,7 @@ static void refused_by_all_of_kind(enum kind kind, void *p, const char *what)
 	}
 }
 
-static void what_is_no_handle_is_refused_by_every_function(void)
+TEST(what_is_no_handle_is_refused_by_every_function)
 {
 	_Alignas(64) char here[256] = {0};
 	void *heap = aligned_alloc(64, 256);
@@ -287,7 +287,7 @@ static void what_is_no_handle_is_refused_by_every_function(void)
 	free(heap);
 }
 
-static void a_handle_of_another_kind_is_refused_by_every_function(void)
+TEST(a_handle_of_another_kind_is_refused_by_every_function)
 {
 	make_all();
 	for (int k = NONE + 1; k < N_KINDS; k++)
@@ -301,7 +301,7 @@ static void a_handle_of_another_kind_is_refused_by_every_function(void)
 		}
 }
 
-static void an_address_just_beside_an_object_is_refused_by_every_function(void)
+TEST(an_address_just_beside_an_object_is_refused_by_every_function)
 {
 	make_all();
 	for (int k = NONE + 1; k < N_KINDS; k++)
@@ -328,7 +328,7 @@ static void free_all(void)
 	OK(doca_devinfo_destroy_list(living[LIST]));
 }
 
-static void a_freed_handle_is_refused_by_every_function(void)
+TEST(a_freed_handle_is_refused_by_every_function)
 {
 	void *freed[N_KINDS];
 	make_all();
@@ -343,7 +343,7 @@ static void a_freed_handle_is_refused_by_every_function(void)
 	free_all();
 }
 
-static void objects_freed_by_the_thousand_are_made_of_the_same_memory(void)
+TEST(objects_freed_by_the_thousand_are_made_of_the_same_memory)
 {
 	struct doca_mmap *m;
 	struct doca_mmap *seen[200];
@@ -390,7 +390,7 @@ static void *ask_about_anything(void *arg)
 	return NULL;
 }
 
-static void threads_make_and_free_objects_of_their_own(void)
+TEST(threads_make_and_free_objects_of_their_own)
 {
 	pthread_t threads[4];
 	for (int i = 0; i < 4; i++)
@@ -401,7 +401,7 @@ static void threads_make_and_free_objects_of_their_own(void)
 		CHECK_EQ(pthread_join(threads[i], NULL), 0);
 }
 
-static void a_child_has_objects_and_makes_more(void)
+TEST(a_child_has_objects_and_makes_more)
 {
 	pthread_t threads[2];
 	int others = fork_among_threads() ? 2 : 0;
@@ -441,7 +441,7 @@ static bool limited_to(rlim_t size)
 	return mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED;
 }
 
-static void a_limit_of_addresses_leaves_room_for_the_program(void)
+TEST(a_limit_of_addresses_leaves_room_for_the_program)
 {
 	struct doca_mmap *m;
 	struct doca_buf_inventory *inv;
@@ -456,7 +456,7 @@ static void a_limit_of_addresses_leaves_room_for_the_program(void)
 	OK(doca_mmap_destroy(m));
 }
 
-static void no_addresses_at_all_is_no_memory(void)
+TEST(no_addresses_at_all_is_no_memory)
 {
 	struct doca_mmap *m;
 	struct doca_pe *pe;
@@ -467,7 +467,7 @@ static void no_addresses_at_all_is_no_memory(void)
 }
 #endif
 
-static void an_absurd_number_is_refused_at_once(void)
+TEST(an_absurd_number_is_refused_at_once)
 {
 	struct doca_buf_inventory *inv;
 	const size_t absurd[] = {(size_t)1 << 31, SIZE_MAX / 2, SIZE_MAX};
@@ -475,21 +475,4 @@ static void an_absurd_number_is_refused_at_once(void)
 		CHECK(doca_buf_inventory_create(absurd[i], &inv) != DOCA_SUCCESS);
 }
 
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(what_is_no_handle_is_refused_by_every_function),
-		TEST(a_handle_of_another_kind_is_refused_by_every_function),
-		TEST(an_address_just_beside_an_object_is_refused_by_every_function),
-		TEST(a_freed_handle_is_refused_by_every_function),
-		TEST(objects_freed_by_the_thousand_are_made_of_the_same_memory),
-		TEST(threads_make_and_free_objects_of_their_own),
-		TEST(a_child_has_objects_and_makes_more),
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-		TEST(a_limit_of_addresses_leaves_room_for_the_program),
-		TEST(no_addresses_at_all_is_no_memory),
-#endif
-		TEST(an_absurd_number_is_refused_at_once),
-	};
-	return RUN_TESTS(tests, argc, argv);
-}
+TEST_MAIN(run_tests)

@@ -36,7 +36,7 @@ static void *zeroed(size_t size)
 #define BLOCK  (1 << 20)
 #define BLOCKS 4u
 
-static void the_headers_of_doca_are_enough_for_sizes_bytes_memory_and_locks(void)
+TEST(the_headers_of_doca_are_enough_for_sizes_bytes_memory_and_locks)
 {
 	struct doca_gather_list list = {.len = 1};
 	char text[32];
@@ -68,7 +68,7 @@ static size_t printed_with(uint32_t limit)
 	return (size_t)size;
 }
 
-static void a_program_sets_the_limit_of_its_records(void)
+TEST(a_program_sets_the_limit_of_its_records)
 {
 	OK(doca_log_backend_create_standard());
 	CHECK(printed_with(DOCA_LOG_LEVEL_INFO) > 0);
@@ -81,7 +81,7 @@ static void a_program_sets_the_limit_of_its_records(void)
 	CHECK(printed_with(DOCA_LOG_LEVEL_INFO) > 0);
 }
 
-static void a_buffer_is_used_for_another_place(void)
+TEST(a_buffer_is_used_for_another_place)
 {
 	struct rig r;
 
@@ -113,7 +113,7 @@ static void a_buffer_is_used_for_another_place(void)
 	rig_close(&r);
 }
 
-static void any_handle_clears_notifications(void)
+TEST(any_handle_clears_notifications)
 {
 	doca_notification_handle_t handle;
 	struct rig r;
@@ -156,7 +156,7 @@ static doca_error_t copied_into(uint32_t permissions, size_t n)
 	return status;
 }
 
-static void what_a_device_on_the_bus_may_write_the_own_one_may_too(void)
+TEST(what_a_device_on_the_bus_may_write_the_own_one_may_too)
 {
 	const size_t sizes[] = {100, BLOCK};
 
@@ -263,7 +263,7 @@ static void run_by_events(struct rig *r)
 	}
 }
 
-static void a_program_may_live_in_its_callbacks(void)
+TEST(a_program_may_live_in_its_callbacks)
 {
 	struct rig r;
 
@@ -282,15 +282,4 @@ static void a_program_may_live_in_its_callbacks(void)
 	rig_close(&r);
 }
 
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(the_headers_of_doca_are_enough_for_sizes_bytes_memory_and_locks),
-		TEST(a_program_sets_the_limit_of_its_records),
-		TEST(a_buffer_is_used_for_another_place),
-		TEST(any_handle_clears_notifications),
-		TEST(what_a_device_on_the_bus_may_write_the_own_one_may_too),
-		TEST(a_program_may_live_in_its_callbacks),
-	};
-	return RUN_TESTS(tests, argc, argv);
-}
+TEST_MAIN(run_tests)

@@ -249,25 +249,17 @@ static void call_in_random_order(unsigned first_seed, const char *faults)
 	rig_close(&rig);
 }
 
-static void every_task_ends_once_whatever_is_called_in_between(void)
+TEST(every_task_ends_once_whatever_is_called_in_between)
 {
 	for (unsigned i = 1; i <= 10; i++)
 		call_in_random_order(i, "");
 }
 
-static void every_task_ends_once_with_faults_too(void)
+TEST(every_task_ends_once_with_faults_too)
 {
 	for (unsigned i = 1; i <= 5; i++)
 		call_in_random_order(i, "error ppm=1000 status=io_failed; delay us=30 ppm=50000; "
 					"reorder ppm=50000; lose ppm=500");
 }
 
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(every_task_ends_once_whatever_is_called_in_between),
-		TEST(every_task_ends_once_with_faults_too),
-	};
-
-	return RUN_TESTS(tests, argc, argv);
-}
+TEST_MAIN(run_tests)

@@ -21,7 +21,7 @@ static void close_both(void)
 	side_close(&b);
 }
 
-static void a_write_arrives_behind_the_data_that_is_there(void)
+TEST(a_write_arrives_behind_the_data_that_is_there)
 {
 	connect_both(LENT);
 	fill(a.bytes, 5000, 1);
@@ -38,7 +38,7 @@ static void a_write_arrives_behind_the_data_that_is_there(void)
 	close_both();
 }
 
-static void a_read_gets_the_peers_bytes(void)
+TEST(a_read_gets_the_peers_bytes)
 {
 	connect_both(LENT);
 	fill(b.bytes, 70000, 2);
@@ -79,7 +79,7 @@ static void connect_with_messages(void)
 	side_takes(&b, &of_a);
 }
 
-static void messages_arrive_with_their_immediate_values(void)
+TEST(messages_arrive_with_their_immediate_values)
 {
 	connect_with_messages();
 	fill(a.bytes, 300, 3);
@@ -110,7 +110,7 @@ static void messages_arrive_with_their_immediate_values(void)
 	close_both();
 }
 
-static void a_write_with_an_immediate_value_uses_a_receive(void)
+TEST(a_write_with_an_immediate_value_uses_a_receive)
 {
 	connect_with_messages();
 	fill(a.bytes, 64, 4);
@@ -127,7 +127,7 @@ static void a_write_with_an_immediate_value_uses_a_receive(void)
 	close_both();
 }
 
-static void atomic_operations_return_the_old_value(void)
+TEST(atomic_operations_return_the_old_value)
 {
 	connect_both(LENT);
 	uint64_t *word = (uint64_t *)(void *)(b.bytes + 64), *old = (uint64_t *)(void *)a.bytes;
@@ -150,7 +150,7 @@ static void atomic_operations_return_the_old_value(void)
 	close_both();
 }
 
-static void tasks_complete_in_order(void)
+TEST(tasks_complete_in_order)
 {
 	connect_both(LENT);
 	struct doca_buf *src = near_buf(&a, 0, 30000, true), *dst = peer_buf(&a, &of_b, 0, SIDE_BYTES, false);
@@ -183,7 +183,7 @@ static void check_broken(void)
 	CHECK_EQ(b.bytes[0], 0);
 }
 
-static void what_the_context_does_not_permit_breaks_the_connection(void)
+TEST(what_the_context_does_not_permit_breaks_the_connection)
 {
 	side_make(&a, LENT, 1);
 	side_make(&b, LENT, 1);
@@ -207,7 +207,7 @@ static void what_the_context_does_not_permit_breaks_the_connection(void)
 	close_both();
 }
 
-static void a_map_that_was_stopped_is_not_written(void)
+TEST(a_map_that_was_stopped_is_not_written)
 {
 	connect_both(LENT);
 	fill(a.bytes, 64, 5);
@@ -220,7 +220,7 @@ static void a_map_that_was_stopped_is_not_written(void)
 	close_both();
 }
 
-static void a_message_larger_than_the_receive_breaks_both_sides(void)
+TEST(a_message_larger_than_the_receive_breaks_both_sides)
 {
 	connect_both(LENT);
 	struct doca_buf *src = near_buf(&a, 0, 64, true), *dst = near_buf(&b, 0, 63, false);
@@ -235,7 +235,7 @@ static void a_message_larger_than_the_receive_breaks_both_sides(void)
 	close_both();
 }
 
-static void stopping_flushes_what_waits(void)
+TEST(stopping_flushes_what_waits)
 {
 	connect_both(LENT);
 	struct doca_buf *src = near_buf(&a, 0, 64, true), *dst = near_buf(&a, 64, 64, false);
@@ -250,7 +250,7 @@ static void stopping_flushes_what_waits(void)
 	close_both();
 }
 
-static void a_connection_that_ended_makes_room_for_another(void)
+TEST(a_connection_that_ended_makes_room_for_another)
 {
 	connect_both(LENT);
 	const void *bytes;
@@ -268,7 +268,7 @@ static void a_connection_that_ended_makes_room_for_another(void)
 }
 
 /* Two connections of one context: each gets a receive though only one was submitted for each. */
-static void connections_share_the_receives_of_their_context(void)
+TEST(connections_share_the_receives_of_their_context)
 {
 	static struct side_offer more;
 	struct doca_rdma_connection *second;
@@ -299,7 +299,7 @@ static void connections_share_the_receives_of_their_context(void)
 	close_both();
 }
 
-static void bytes_of_another_kind_are_no_connection(void)
+TEST(bytes_of_another_kind_are_no_connection)
 {
 	side_make(&a, LENT, 1);
 	side_offers(&a, &of_a);
@@ -314,7 +314,7 @@ static void bytes_of_another_kind_are_no_connection(void)
 	side_close(&a);
 }
 
-static void buffers_that_do_not_fit_are_refused(void)
+TEST(buffers_that_do_not_fit_are_refused)
 {
 	connect_both(LENT);
 	struct doca_buf *near = near_buf(&a, 0, 64, true), *far = peer_buf(&a, &of_b, 0, 63, false);
@@ -360,7 +360,7 @@ static void check_list_of(const struct side *s, size_t offset, uint32_t n, const
 	CHECK_EQ(at, bytes);
 }
 
-static void lists_are_gathered_and_scattered(void)
+TEST(lists_are_gathered_and_scattered)
 {
 	connect_both(LENT);
 	fill(a.bytes, 4096, 1);
@@ -390,7 +390,7 @@ static void lists_are_gathered_and_scattered(void)
 	close_both();
 }
 
-static void lists_that_are_too_long_or_no_lists_are_refused(void)
+TEST(lists_that_are_too_long_or_no_lists_are_refused)
 {
 	struct doca_rdma_task_write *t;
 	struct doca_buf *second;
@@ -411,7 +411,7 @@ static void lists_that_are_too_long_or_no_lists_are_refused(void)
 	close_both();
 }
 
-static void what_is_set_too_late_or_out_of_range_is_refused(void)
+TEST(what_is_set_too_late_or_out_of_range_is_refused)
 {
 	uint32_t n;
 
@@ -452,7 +452,7 @@ static struct doca_sync_event *event_of_b(struct doca_sync_event_remote_net **fa
 	return e;
 }
 
-static void tasks_on_a_sync_event_follow_the_tasks_before_them(void)
+TEST(tasks_on_a_sync_event_follow_the_tasks_before_them)
 {
 	static const uint64_t five = 5;
 	struct doca_sync_event_remote_net *far;
@@ -493,7 +493,7 @@ static void tasks_on_a_sync_event_follow_the_tasks_before_them(void)
 	close_both();
 }
 
-static void a_task_on_a_sync_event_needs_an_event_and_a_word(void)
+TEST(a_task_on_a_sync_event_needs_an_event_and_a_word)
 {
 	struct doca_rdma_task_remote_net_sync_event_notify_set *t;
 	struct doca_sync_event_remote_net *far;
@@ -529,7 +529,7 @@ static void stop_in_callback(struct doca_rdma_task_send *t, union doca_data task
 	s->done++;
 }
 
-static void a_stop_in_a_callback_ends_after_it(void)
+TEST(a_stop_in_a_callback_ends_after_it)
 {
 	enum doca_ctx_states state;
 
@@ -552,7 +552,7 @@ static void a_stop_in_a_callback_ends_after_it(void)
 	close_both();
 }
 
-static void a_context_without_tasks_serves_its_peer(void)
+TEST(a_context_without_tasks_serves_its_peer)
 {
 	struct doca_rdma *r;
 
@@ -579,7 +579,7 @@ static void a_context_without_tasks_serves_its_peer(void)
 	close_both();
 }
 
-static void a_program_that_waits_is_woken(void)
+TEST(a_program_that_waits_is_woken)
 {
 	connect_both(LENT);
 	struct doca_buf *src = near_buf(&a, 0, 64, true), *dst = near_buf(&b, 0, 64, false);
@@ -629,7 +629,7 @@ static doca_error_t alloc_it(void *h)
 	return doca_rdma_task_receive_allocate_init(h, NULL, number(0), &t);
 }
 
-static void invalid_handles_are_refused(void)
+TEST(invalid_handles_are_refused)
 {
 	static const struct named_call calls[] = {
 		{"doca_rdma_destroy", destroy_it},
@@ -648,33 +648,4 @@ static void invalid_handles_are_refused(void)
 	OK(doca_mmap_destroy(m));
 }
 
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(a_write_arrives_behind_the_data_that_is_there),
-		TEST(a_read_gets_the_peers_bytes),
-		TEST(messages_arrive_with_their_immediate_values),
-		TEST(a_write_with_an_immediate_value_uses_a_receive),
-		TEST(atomic_operations_return_the_old_value),
-		TEST(tasks_complete_in_order),
-		TEST(what_the_context_does_not_permit_breaks_the_connection),
-		TEST(a_map_that_was_stopped_is_not_written),
-		TEST(a_message_larger_than_the_receive_breaks_both_sides),
-		TEST(stopping_flushes_what_waits),
-		TEST(a_connection_that_ended_makes_room_for_another),
-		TEST(connections_share_the_receives_of_their_context),
-		TEST(bytes_of_another_kind_are_no_connection),
-		TEST(buffers_that_do_not_fit_are_refused),
-		TEST(lists_are_gathered_and_scattered),
-		TEST(lists_that_are_too_long_or_no_lists_are_refused),
-		TEST(what_is_set_too_late_or_out_of_range_is_refused),
-		TEST(a_context_without_tasks_serves_its_peer),
-		TEST(tasks_on_a_sync_event_follow_the_tasks_before_them),
-		TEST(a_task_on_a_sync_event_needs_an_event_and_a_word),
-		TEST(a_stop_in_a_callback_ends_after_it),
-		TEST(a_program_that_waits_is_woken),
-		TEST(invalid_handles_are_refused),
-	};
-
-	return RUN_TESTS(tests, argc, argv);
-}
+TEST_MAIN(run_tests)

@@ -106,7 +106,7 @@ static void send_one(void)
 	drop(dst);
 }
 
-static void a_client_and_a_server_connect(void)
+TEST(a_client_and_a_server_connect)
 {
 	open_both();
 	call(&client, DOCA_RDMA_ADDR_TYPE_IPv4, "127.0.0.1", port());
@@ -138,7 +138,7 @@ static void address_is(const struct doca_rdma_addr *a, enum doca_rdma_addr_type 
 }
 
 /* A server of several ports chooses by it what to do with a request, as fknauf/shoc does. */
-static void a_connection_knows_its_address(void)
+TEST(a_connection_knows_its_address)
 {
 	struct doca_rdma_addr *a;
 
@@ -153,7 +153,7 @@ static void a_connection_knows_its_address(void)
 	close_both();
 }
 
-static void a_request_can_wait_for_its_answer(void)
+TEST(a_request_can_wait_for_its_answer)
 {
 	open_both();
 	accepts = false;
@@ -169,7 +169,7 @@ static void a_request_can_wait_for_its_answer(void)
 	close_both();
 }
 
-static void what_is_rejected_fails(void)
+TEST(what_is_rejected_fails)
 {
 	open_both();
 	accepts = false;
@@ -184,7 +184,7 @@ static void what_is_rejected_fails(void)
 	close_both();
 }
 
-static void a_server_with_all_its_connections_rejects(void)
+TEST(a_server_with_all_its_connections_rejects)
 {
 	struct side_offer o;
 
@@ -197,7 +197,7 @@ static void a_server_with_all_its_connections_rejects(void)
 	close_both();
 }
 
-static void an_address_without_a_server_fails(void)
+TEST(an_address_without_a_server_fails)
 {
 	static const struct {
 		enum doca_rdma_addr_type type;
@@ -219,7 +219,7 @@ static void an_address_without_a_server_fails(void)
 }
 
 /* On a busy machine a call may be given up before: then the next one is tried. */
-static void a_server_may_listen_after_the_call(void)
+TEST(a_server_may_listen_after_the_call)
 {
 	double end = now_s() + WAIT_SECONDS;
 
@@ -242,7 +242,7 @@ static void a_server_may_listen_after_the_call(void)
 	close_both();
 }
 
-static void a_context_stops_while_it_calls(void)
+TEST(a_context_stops_while_it_calls)
 {
 	open_both();
 	call(&client, DOCA_RDMA_ADDR_TYPE_IPv4, "127.0.0.1", (uint16_t)(port() + 1));
@@ -250,7 +250,7 @@ static void a_context_stops_while_it_calls(void)
 	CHECK_EQ(established, 0);
 }
 
-static void a_port_has_one_listener(void)
+TEST(a_port_has_one_listener)
 {
 	open_both();
 	REFUSED(doca_rdma_start_listen_to_port(client.rdma, port()), IN_USE);
@@ -295,7 +295,7 @@ static int dial(void)
 	return fd;
 }
 
-static void strangers_who_say_nothing_keep_nobody_waiting(void)
+TEST(strangers_who_say_nothing_keep_nobody_waiting)
 {
 	int fds[20];
 
@@ -312,7 +312,7 @@ static void strangers_who_say_nothing_keep_nobody_waiting(void)
 	close_both();
 }
 
-static void strangers_who_say_anything_are_gone(void)
+TEST(strangers_who_say_anything_are_gone)
 {
 	uint8_t bytes[64];
 
@@ -335,7 +335,7 @@ static void strangers_who_say_anything_are_gone(void)
 	close_both();
 }
 
-static void invalid_arguments_are_refused(void)
+TEST(invalid_arguments_are_refused)
 {
 	static const struct named_call calls[] = {
 		{"doca_rdma_addr_destroy", destroy_it},
@@ -371,7 +371,7 @@ static void serve(int fd)
 	pause();
 }
 
-static void the_end_of_either_side_is_seen_by_the_other(void)
+TEST(the_end_of_either_side_is_seen_by_the_other)
 {
 	struct other o = start(serve);
 	uint16_t its_port;
@@ -389,23 +389,4 @@ static void the_end_of_either_side_is_seen_by_the_other(void)
 	side_close(&client);
 }
 
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(the_end_of_either_side_is_seen_by_the_other),
-		TEST(a_client_and_a_server_connect),
-		TEST(a_connection_knows_its_address),
-		TEST(a_request_can_wait_for_its_answer),
-		TEST(what_is_rejected_fails),
-		TEST(a_server_with_all_its_connections_rejects),
-		TEST(an_address_without_a_server_fails),
-		TEST(a_server_may_listen_after_the_call),
-		TEST(a_context_stops_while_it_calls),
-		TEST(a_port_has_one_listener),
-		TEST(strangers_who_say_nothing_keep_nobody_waiting),
-		TEST(strangers_who_say_anything_are_gone),
-		TEST(invalid_arguments_are_refused),
-	};
-
-	return RUN_TESTS(tests, argc, argv);
-}
+TEST_MAIN(run_tests)

@@ -34,7 +34,7 @@ static void receiver(int fd)
 	side_close(&s);
 }
 
-static void writes_and_messages_arrive_in_another_process(void)
+TEST(writes_and_messages_arrive_in_another_process)
 {
 	static uint8_t there[8192];
 	uint8_t word;
@@ -76,7 +76,7 @@ static void one_message(int fd)
 	side_close(&s);
 }
 
-static void a_message_that_is_complete_arrives_though_the_sender_ends(void)
+TEST(a_message_that_is_complete_arrives_though_the_sender_ends)
 {
 	for (int i = 0; i < 10; i++) {
 		struct other o = start(one_message);
@@ -106,7 +106,7 @@ static void waiter(int fd)
 	pause();
 }
 
-static void the_death_of_a_peer_ends_tasks_and_connection(void)
+TEST(the_death_of_a_peer_ends_tasks_and_connection)
 {
 	struct other o = start(waiter);
 	double end = now_s() + WAIT_SECONDS;
@@ -131,7 +131,7 @@ static void the_death_of_a_peer_ends_tasks_and_connection(void)
 	side_close(&s);
 }
 
-static void the_death_of_a_peer_is_seen_without_tasks(void)
+TEST(the_death_of_a_peer_is_seen_without_tasks)
 {
 	struct other o = start(waiter);
 	double end = now_s() + WAIT_SECONDS;
@@ -154,7 +154,7 @@ static void one_that_ended(int fd)
 	side_close(&s);
 }
 
-static void a_peer_that_ended_cannot_be_connected(void)
+TEST(a_peer_that_ended_cannot_be_connected)
 {
 	struct other o = start(one_that_ended);
 	int status;
@@ -169,7 +169,7 @@ static void a_peer_that_ended_cannot_be_connected(void)
 }
 
 /* As with an adapter, whose key is only checked where it is used. NTHU-LSALAB/bf3-bench relies on it. */
-static void the_export_of_a_process_that_ended_makes_a_map(void)
+TEST(the_export_of_a_process_that_ended_makes_a_map)
 {
 	struct other o = start(one_that_ended);
 	struct doca_mmap *map;
@@ -188,16 +188,4 @@ static void the_export_of_a_process_that_ended_makes_a_map(void)
 	side_close(&s);
 }
 
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(writes_and_messages_arrive_in_another_process),
-		TEST(a_message_that_is_complete_arrives_though_the_sender_ends),
-		TEST(the_death_of_a_peer_ends_tasks_and_connection),
-		TEST(the_death_of_a_peer_is_seen_without_tasks),
-		TEST(a_peer_that_ended_cannot_be_connected),
-		TEST(the_export_of_a_process_that_ended_makes_a_map),
-	};
-
-	return RUN_TESTS(tests, argc, argv);
-}
+TEST_MAIN(run_tests)

@@ -82,17 +82,17 @@ static void pull_and_push(bool by_thread)
 	join(m.host);
 }
 
-static void plain_memory_of_another_process_is_copied_by_its_own_thread(void)
+TEST(plain_memory_of_another_process_is_copied_by_its_own_thread)
 {
 	pull_and_push(true);
 }
 
-static void plain_memory_of_another_process_is_copied_by_the_kernel(void)
+TEST(plain_memory_of_another_process_is_copied_by_the_kernel)
 {
 	pull_and_push(false);
 }
 
-static void lists_join_memory_of_two_processes(void)
+TEST(lists_join_memory_of_two_processes)
 {
 	struct remote m;
 	struct doca_buf *src, *dst;
@@ -139,17 +139,17 @@ static void far_to_far(bool by_thread)
 	join(m.host);
 }
 
-static void bytes_go_from_host_to_host_by_its_thread(void)
+TEST(bytes_go_from_host_to_host_by_its_thread)
 {
 	far_to_far(true);
 }
 
-static void bytes_go_from_host_to_host_by_the_kernel(void)
+TEST(bytes_go_from_host_to_host_by_the_kernel)
 {
 	far_to_far(false);
 }
 
-static void a_read_only_export_is_not_written_to(void)
+TEST(a_read_only_export_is_not_written_to)
 {
 	struct remote m;
 	uint8_t look = 1, same;
@@ -201,12 +201,12 @@ static void killed_while_copying(bool by_thread)
 	remote_close(&m);
 }
 
-static void a_host_that_dies_fails_the_copies_by_its_thread(void)
+TEST(a_host_that_dies_fails_the_copies_by_its_thread)
 {
 	killed_while_copying(true);
 }
 
-static void a_host_that_dies_fails_the_copies_by_the_kernel(void)
+TEST(a_host_that_dies_fails_the_copies_by_the_kernel)
 {
 	killed_while_copying(false);
 }
@@ -232,7 +232,7 @@ static void revoke_then_wait(int fd)
 	OK(doca_dev_close(dev));
 }
 
-static void memory_that_its_host_took_back_is_not_reached_any_more(void)
+TEST(memory_that_its_host_took_back_is_not_reached_any_more)
 {
 	struct remote m;
 	uint8_t byte = 1;
@@ -250,7 +250,7 @@ static void memory_that_its_host_took_back_is_not_reached_any_more(void)
 
 /* One process may be both host and DPU: the bytes are then mapped here, and progress copies small
  * ones itself. */
-static void an_export_may_come_back_to_its_own_process(void)
+TEST(an_export_may_come_back_to_its_own_process)
 {
 	struct rig r;
 	struct doca_mmap *own, *back;
@@ -292,20 +292,4 @@ static void an_export_may_come_back_to_its_own_process(void)
 	munmap(bytes, SIZE);
 }
 
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(plain_memory_of_another_process_is_copied_by_its_own_thread),
-		TEST(plain_memory_of_another_process_is_copied_by_the_kernel),
-		TEST(lists_join_memory_of_two_processes),
-		TEST(bytes_go_from_host_to_host_by_its_thread),
-		TEST(bytes_go_from_host_to_host_by_the_kernel),
-		TEST(a_read_only_export_is_not_written_to),
-		TEST(a_host_that_dies_fails_the_copies_by_its_thread),
-		TEST(a_host_that_dies_fails_the_copies_by_the_kernel),
-		TEST(memory_that_its_host_took_back_is_not_reached_any_more),
-		TEST(an_export_may_come_back_to_its_own_process),
-	};
-
-	return RUN_TESTS(tests, argc, argv);
-}
+TEST_MAIN(run_tests)

@@ -47,19 +47,19 @@ static void check_items(void)
 	OK(doca_gpu_destroy(gpu));
 }
 
-static void items_are_shared_without_a_gpu(void)
+TEST(items_are_shared_without_a_gpu)
 {
 	no_gpu();
 	check_items();
 }
 
-static void items_are_shared_with_a_gpu(void)
+TEST(items_are_shared_with_a_gpu)
 {
 	one_gpu();
 	check_items();
 }
 
-static void the_cpu_has_no_items_in_memory_of_the_gpu(void)
+TEST(the_cpu_has_no_items_in_memory_of_the_gpu)
 {
 	struct doca_gpu *gpu;
 	enum doca_gpu_semaphore_status status;
@@ -73,7 +73,7 @@ static void the_cpu_has_no_items_in_memory_of_the_gpu(void)
 	OK(doca_gpu_semaphore_destroy(s));
 }
 
-static void settings_and_states_are_checked(void)
+TEST(settings_and_states_are_checked)
 {
 	struct doca_gpu *gpu;
 	struct doca_gpu_semaphore *s;
@@ -107,14 +107,4 @@ static void settings_and_states_are_checked(void)
 	OK(doca_gpu_destroy(gpu));
 }
 
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(items_are_shared_without_a_gpu),
-		TEST(items_are_shared_with_a_gpu),
-		TEST(the_cpu_has_no_items_in_memory_of_the_gpu),
-		TEST(settings_and_states_are_checked),
-	};
-
-	return RUN_TESTS(tests, argc, argv);
-}
+TEST_MAIN(run_tests)

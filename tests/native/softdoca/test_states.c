@@ -16,7 +16,7 @@ static void check_seen(const struct rig *r, unsigned n, const enum doca_ctx_stat
 	check_seen(r, sizeof((enum doca_ctx_states[]){ __VA_ARGS__ }) / sizeof(int), \
 		   (enum doca_ctx_states[]){ __VA_ARGS__ })
 
-static void start_and_stop_of_a_quiet_context_are_at_once(void)
+TEST(start_and_stop_of_a_quiet_context_are_at_once)
 {
 	struct rig r;
 
@@ -30,7 +30,7 @@ static void start_and_stop_of_a_quiet_context_are_at_once(void)
 	rig_close(&r);
 }
 
-static void a_stopped_context_starts_again_and_works(void)
+TEST(a_stopped_context_starts_again_and_works)
 {
 	struct rig r;
 
@@ -45,7 +45,7 @@ static void a_stopped_context_starts_again_and_works(void)
 	rig_close(&r);
 }
 
-static void starting_twice_is_a_bad_state(void)
+TEST(starting_twice_is_a_bad_state)
 {
 	struct rig r;
 
@@ -55,7 +55,7 @@ static void starting_twice_is_a_bad_state(void)
 	rig_close(&r);
 }
 
-static void a_context_without_an_engine_does_not_start(void)
+TEST(a_context_without_an_engine_does_not_start)
 {
 	struct doca_dev *dev = a_dev();
 	struct doca_dma *dma;
@@ -71,7 +71,7 @@ static void a_context_without_an_engine_does_not_start(void)
 	OK(doca_dev_close(dev));
 }
 
-static void a_context_without_configured_tasks_does_not_start(void)
+TEST(a_context_without_configured_tasks_does_not_start)
 {
 	struct doca_dev *dev = a_dev();
 	struct doca_dma *dma;
@@ -86,7 +86,7 @@ static void a_context_without_configured_tasks_does_not_start(void)
 	OK(doca_dev_close(dev));
 }
 
-static void nothing_is_configured_after_the_start(void)
+TEST(nothing_is_configured_after_the_start)
 {
 	struct rig r;
 	struct doca_pe *other;
@@ -102,7 +102,7 @@ static void nothing_is_configured_after_the_start(void)
 	rig_close(&r);
 }
 
-static void a_context_has_one_engine(void)
+TEST(a_context_has_one_engine)
 {
 	struct rig r;
 	struct doca_pe *other;
@@ -115,7 +115,7 @@ static void a_context_has_one_engine(void)
 	rig_close(&r);
 }
 
-static void configuration_has_limits(void)
+TEST(configuration_has_limits)
 {
 	struct rig r;
 	uint32_t most;
@@ -139,7 +139,7 @@ static void configuration_has_limits(void)
 	rig_close(&r);
 }
 
-static void tasks_are_allocated_only_while_it_runs(void)
+TEST(tasks_are_allocated_only_while_it_runs)
 {
 	struct rig r;
 	struct doca_dma_task_memcpy *t = NULL;
@@ -157,7 +157,7 @@ static void tasks_are_allocated_only_while_it_runs(void)
 	rig_close(&r);
 }
 
-static void as_many_tasks_as_configured_and_no_more(void)
+TEST(as_many_tasks_as_configured_and_no_more)
 {
 	struct rig r;
 	struct doca_dma_task_memcpy *t, *all[8];
@@ -175,7 +175,7 @@ static void as_many_tasks_as_configured_and_no_more(void)
 	rig_close(&r);
 }
 
-static void stop_waits_for_tasks_that_are_not_freed(void)
+TEST(stop_waits_for_tasks_that_are_not_freed)
 {
 	struct rig r;
 	struct doca_task *task;
@@ -194,7 +194,7 @@ static void stop_waits_for_tasks_that_are_not_freed(void)
 	rig_close(&r);
 }
 
-static void a_second_stop_ends_what_nothing_holds_any_more(void)
+TEST(a_second_stop_ends_what_nothing_holds_any_more)
 {
 	struct rig r;
 	struct doca_task *task;
@@ -208,7 +208,7 @@ static void a_second_stop_ends_what_nothing_holds_any_more(void)
 	rig_close(&r);
 }
 
-static void tasks_in_flight_end_by_progress_after_a_stop(void)
+TEST(tasks_in_flight_end_by_progress_after_a_stop)
 {
 	struct rig r;
 	struct doca_buf *src, *dst, *big_src, *big_dst;
@@ -241,7 +241,7 @@ static void tasks_in_flight_end_by_progress_after_a_stop(void)
 	rig_close(&r);
 }
 
-static void a_stopped_context_takes_no_task(void)
+TEST(a_stopped_context_takes_no_task)
 {
 	struct rig r;
 	struct doca_buf *src, *dst;
@@ -261,7 +261,7 @@ static void a_stopped_context_takes_no_task(void)
 	rig_close(&r);
 }
 
-static void what_is_in_use_is_not_destroyed(void)
+TEST(what_is_in_use_is_not_destroyed)
 {
 	struct rig r;
 	struct doca_buf *src, *dst;
@@ -285,7 +285,7 @@ static void what_is_in_use_is_not_destroyed(void)
 	rig_close(&r);
 }
 
-static void a_task_in_flight_is_neither_freed_nor_submitted_nor_changed(void)
+TEST(a_task_in_flight_is_neither_freed_nor_submitted_nor_changed)
 {
 	struct rig r;
 	struct doca_buf *src, *dst, *other;
@@ -316,7 +316,7 @@ static void a_task_in_flight_is_neither_freed_nor_submitted_nor_changed(void)
 	rig_close(&r);
 }
 
-static void a_task_is_freed_once(void)
+TEST(a_task_is_freed_once)
 {
 	struct rig r;
 	struct doca_dma_task_memcpy *t;
@@ -336,7 +336,7 @@ static void a_task_is_freed_once(void)
 	rig_close(&r);
 }
 
-static void a_failed_task_stops_the_context_and_ends_the_others(void)
+TEST(a_failed_task_stops_the_context_and_ends_the_others)
 {
 	struct rig r;
 	struct doca_buf *src, *dst, *none;
@@ -387,7 +387,7 @@ static void free_all(const union doca_data user_data, struct doca_ctx *ctx,
 	CHECK_DOCA(doca_ctx_stop(ctx), DOCA_ERROR_IN_PROGRESS);
 }
 
-static void a_failed_task_lives_until_its_callback(void)
+TEST(a_failed_task_lives_until_its_callback)
 {
 	struct rig r;
 	struct doca_buf *src, *none;
@@ -448,7 +448,7 @@ static bool is_gone(const struct rig *r)
 	return doca_ctx_get_state(r->ctx, &state) == DOCA_ERROR_INVALID_VALUE;
 }
 
-static void a_context_is_destroyed_in_the_idle_callback_of_stop(void)
+TEST(a_context_is_destroyed_in_the_idle_callback_of_stop)
 {
 	struct rig r;
 
@@ -459,7 +459,7 @@ static void a_context_is_destroyed_in_the_idle_callback_of_stop(void)
 	rig_free(&r);
 }
 
-static void a_context_is_destroyed_in_the_idle_callback_of_progress(void)
+TEST(a_context_is_destroyed_in_the_idle_callback_of_progress)
 {
 	struct rig r;
 	struct doca_buf *src, *dst;
@@ -477,7 +477,7 @@ static void a_context_is_destroyed_in_the_idle_callback_of_progress(void)
 	rig_free(&r);
 }
 
-static void a_context_is_stopped_and_destroyed_in_a_completion(void)
+TEST(a_context_is_stopped_and_destroyed_in_a_completion)
 {
 	struct rig r, other;
 	struct doca_buf *src, *dst;
@@ -498,7 +498,7 @@ static void a_context_is_stopped_and_destroyed_in_a_completion(void)
 	rig_close(&other);
 }
 
-static void a_device_outlives_contexts_that_destroyed_themselves(void)
+TEST(a_device_outlives_contexts_that_destroyed_themselves)
 {
 	struct rig r;
 
@@ -509,33 +509,4 @@ static void a_device_outlives_contexts_that_destroyed_themselves(void)
 	}
 }
 
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(start_and_stop_of_a_quiet_context_are_at_once),
-		TEST(a_stopped_context_starts_again_and_works),
-		TEST(starting_twice_is_a_bad_state),
-		TEST(a_context_without_an_engine_does_not_start),
-		TEST(a_context_without_configured_tasks_does_not_start),
-		TEST(nothing_is_configured_after_the_start),
-		TEST(a_context_has_one_engine),
-		TEST(configuration_has_limits),
-		TEST(tasks_are_allocated_only_while_it_runs),
-		TEST(as_many_tasks_as_configured_and_no_more),
-		TEST(stop_waits_for_tasks_that_are_not_freed),
-		TEST(a_second_stop_ends_what_nothing_holds_any_more),
-		TEST(tasks_in_flight_end_by_progress_after_a_stop),
-		TEST(a_stopped_context_takes_no_task),
-		TEST(what_is_in_use_is_not_destroyed),
-		TEST(a_task_in_flight_is_neither_freed_nor_submitted_nor_changed),
-		TEST(a_task_is_freed_once),
-		TEST(a_failed_task_stops_the_context_and_ends_the_others),
-		TEST(a_failed_task_lives_until_its_callback),
-		TEST(a_context_is_destroyed_in_the_idle_callback_of_stop),
-		TEST(a_context_is_destroyed_in_the_idle_callback_of_progress),
-		TEST(a_context_is_stopped_and_destroyed_in_a_completion),
-		TEST(a_device_outlives_contexts_that_destroyed_themselves),
-	};
-
-	return RUN_TESTS(tests, argc, argv);
-}
+TEST_MAIN(run_tests)

@@ -6,7 +6,7 @@
 
 /* ---- started alone ---- */
 
-static void an_event_is_set_added_to_and_read(void)
+TEST(an_event_is_set_added_to_and_read)
 {
 	struct doca_dev *dev = a_dev();
 	struct doca_sync_event *event = an_event(dev);
@@ -29,7 +29,7 @@ static void an_event_is_set_added_to_and_read(void)
 	OK(doca_dev_close(dev));
 }
 
-static void an_event_keeps_each_device_of_its_locations_open(void)
+TEST(an_event_keeps_each_device_of_its_locations_open)
 {
 	struct doca_devinfo **list;
 	struct doca_sync_event *event;
@@ -60,7 +60,7 @@ static void an_event_keeps_each_device_of_its_locations_open(void)
 	OK(doca_dev_close(devs[1]));
 }
 
-static void waits_that_are_over_return_at_once(void)
+TEST(waits_that_are_over_return_at_once)
 {
 	struct doca_dev *dev = a_dev();
 	struct doca_sync_event *event = an_event(dev);
@@ -94,7 +94,7 @@ static void *publish(void *arg)
 	return NULL;
 }
 
-static void threads_take_turns_and_see_what_was_written_before(void)
+TEST(threads_take_turns_and_see_what_was_written_before)
 {
 	struct doca_dev *dev = a_dev();
 	pthread_t thread;
@@ -122,7 +122,7 @@ static void *add_many(void *arg)
 	return NULL;
 }
 
-static void additions_of_threads_are_all_counted(void)
+TEST(additions_of_threads_are_all_counted)
 {
 	struct doca_dev *dev = a_dev();
 	pthread_t thread[3];
@@ -138,7 +138,7 @@ static void additions_of_threads_are_all_counted(void)
 	OK(doca_dev_close(dev));
 }
 
-static void the_value_can_be_the_program_s(void)
+TEST(the_value_can_be_the_program_s)
 {
 	struct doca_dev *dev = a_dev();
 	struct doca_sync_event *event = an_event(dev);
@@ -178,7 +178,7 @@ static void the_value_can_be_the_program_s(void)
 
 /* ---- as a context ---- */
 
-static void tasks_do_what_the_operations_do(void)
+TEST(tasks_do_what_the_operations_do)
 {
 	struct doca_dev *dev = a_dev();
 	struct events e = {0};
@@ -214,7 +214,7 @@ static void tasks_do_what_the_operations_do(void)
 	OK(doca_dev_close(dev));
 }
 
-static void fields_of_tasks_are_set_and_read(void)
+TEST(fields_of_tasks_are_set_and_read)
 {
 	struct doca_dev *dev = a_dev();
 	struct events e = {0};
@@ -272,7 +272,7 @@ static void *update_later(void *arg)
 	return NULL;
 }
 
-static void a_program_may_sleep_until_an_update(void)
+TEST(a_program_may_sleep_until_an_update)
 {
 	struct doca_dev *dev = a_dev();
 	struct events e = {0};
@@ -291,7 +291,7 @@ static void a_program_may_sleep_until_an_update(void)
 	OK(doca_dev_close(dev));
 }
 
-static void waits_of_a_stopped_context_fail(void)
+TEST(waits_of_a_stopped_context_fail)
 {
 	struct doca_dev *dev = a_dev();
 	struct events e = {0};
@@ -309,7 +309,7 @@ static void waits_of_a_stopped_context_fail(void)
 
 /* ---- states and bad input ---- */
 
-static void an_event_starts_in_one_way_with_both_locations(void)
+TEST(an_event_starts_in_one_way_with_both_locations)
 {
 	struct doca_dev *dev = a_dev();
 	struct doca_sync_event *event;
@@ -345,7 +345,7 @@ static void an_event_starts_in_one_way_with_both_locations(void)
 	OK(doca_dev_close(dev));
 }
 
-static void what_needs_a_dpa_or_a_gpu_is_not_supported(void)
+TEST(what_needs_a_dpa_or_a_gpu_is_not_supported)
 {
 	struct doca_dev *dev = a_dev();
 	struct doca_devinfo *info = doca_dev_as_devinfo(dev);
@@ -377,7 +377,7 @@ static void what_needs_a_dpa_or_a_gpu_is_not_supported(void)
 	OK(doca_dev_close(dev));
 }
 
-static void masks_and_numbers_of_tasks_are_checked(void)
+TEST(masks_and_numbers_of_tasks_are_checked)
 {
 	static const uint64_t good[] = {0,      0xff,     0xffff,          0xff00,
 					0xffffffff, 0xffff00, 0xff00000000000000, ALL};
@@ -492,7 +492,7 @@ static const struct named_call calls[] = {
 	ALL_OF(t_gt),
 };
 
-static void every_function_refuses_what_is_no_handle_of_its_kind(void)
+TEST(every_function_refuses_what_is_no_handle_of_its_kind)
 {
 	struct doca_pe *pe;
 
@@ -515,23 +515,4 @@ static void every_function_refuses_what_is_no_handle_of_its_kind(void)
 	OK(doca_dev_close(any));
 }
 
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(an_event_is_set_added_to_and_read),
-		TEST(an_event_keeps_each_device_of_its_locations_open),
-		TEST(waits_that_are_over_return_at_once),
-		TEST(threads_take_turns_and_see_what_was_written_before),
-		TEST(additions_of_threads_are_all_counted),
-		TEST(the_value_can_be_the_program_s),
-		TEST(tasks_do_what_the_operations_do),
-		TEST(fields_of_tasks_are_set_and_read),
-		TEST(a_program_may_sleep_until_an_update),
-		TEST(waits_of_a_stopped_context_fail),
-		TEST(an_event_starts_in_one_way_with_both_locations),
-		TEST(what_needs_a_dpa_or_a_gpu_is_not_supported),
-		TEST(masks_and_numbers_of_tasks_are_checked),
-		TEST(every_function_refuses_what_is_no_handle_of_its_kind),
-	};
-	return RUN_TESTS(tests, argc, argv);
-}
+TEST_MAIN(run_tests)

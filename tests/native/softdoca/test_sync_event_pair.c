@@ -104,7 +104,7 @@ static void answer(struct doca_sync_event *event, int fd)
 	}
 }
 
-static void two_processes_take_turns(void)
+TEST(two_processes_take_turns)
 {
 	struct blob b;
 	struct other o = start_host(true, answer, &b);
@@ -122,7 +122,7 @@ static void two_processes_take_turns(void)
 	OK(doca_dev_close(dev));
 }
 
-static void a_context_sleeps_until_the_other_process_updates(void)
+TEST(a_context_sleeps_until_the_other_process_updates)
 {
 	struct blob b;
 	struct other o = start_host(true, answer, &b);
@@ -150,7 +150,7 @@ static void add_many(struct doca_sync_event *event, int fd)
 		OK(doca_sync_event_update_add(event, 1, &before));
 }
 
-static void additions_of_processes_are_all_counted(void)
+TEST(additions_of_processes_are_all_counted)
 {
 	struct blob b;
 	struct other o = start_host(true, add_many, &b);
@@ -173,7 +173,7 @@ static void do_nothing(struct doca_sync_event *event, int fd)
 	(void)fd;
 }
 
-static void a_killed_exporter_ends_waits_and_updates(void)
+TEST(a_killed_exporter_ends_waits_and_updates)
 {
 	struct blob b;
 	struct other o = start_host(false, do_nothing, &b);
@@ -211,7 +211,7 @@ static void end_well(struct doca_sync_event *event, int fd)
 	exit(0);
 }
 
-static void an_exporter_that_ends_the_event_is_noticed(void)
+TEST(an_exporter_that_ends_the_event_is_noticed)
 {
 	struct blob b;
 	struct other o = start_host(true, end_well, &b);
@@ -247,7 +247,7 @@ static void wait_for_the_importer(int fd)
 	pause();
 }
 
-static void a_killed_importer_ends_its_exporter_s_waits(void)
+TEST(a_killed_importer_ends_its_exporter_s_waits)
 {
 	struct other o = start(wait_for_the_importer);
 	struct blob b;
@@ -271,7 +271,7 @@ static void a_killed_importer_ends_its_exporter_s_waits(void)
 	OK(doca_dev_close(dev));
 }
 
-static void an_importer_that_leaves_well_does_not_end_waits(void)
+TEST(an_importer_that_leaves_well_does_not_end_waits)
 {
 	struct blob b;
 	struct events e = {0};
@@ -306,7 +306,7 @@ static void an_importer_that_leaves_well_does_not_end_waits(void)
 
 /* ---- descriptors ---- */
 
-static void altered_descriptors_open_nothing(void)
+TEST(altered_descriptors_open_nothing)
 {
 	struct doca_dev *dev = a_dev();
 	struct blob b, altered;
@@ -344,7 +344,7 @@ static void altered_descriptors_open_nothing(void)
 	OK(doca_dev_close(dev));
 }
 
-static void exports_need_their_location_and_device(void)
+TEST(exports_need_their_location_and_device)
 {
 	struct doca_dev *dev = a_dev();
 	struct doca_sync_event *event = an_event(dev);
@@ -375,7 +375,7 @@ static void exports_need_their_location_and_device(void)
 	OK(doca_dev_close(dev));
 }
 
-static void a_remote_net_handle_is_made_and_destroyed(void)
+TEST(a_remote_net_handle_is_made_and_destroyed)
 {
 	struct doca_dev *dev = a_dev();
 	struct doca_sync_event_remote_net *net;
@@ -399,19 +399,4 @@ static void a_remote_net_handle_is_made_and_destroyed(void)
 	OK(doca_dev_close(dev));
 }
 
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(two_processes_take_turns),
-		TEST(a_context_sleeps_until_the_other_process_updates),
-		TEST(additions_of_processes_are_all_counted),
-		TEST(a_killed_exporter_ends_waits_and_updates),
-		TEST(an_exporter_that_ends_the_event_is_noticed),
-		TEST(a_killed_importer_ends_its_exporter_s_waits),
-		TEST(an_importer_that_leaves_well_does_not_end_waits),
-		TEST(altered_descriptors_open_nothing),
-		TEST(exports_need_their_location_and_device),
-		TEST(a_remote_net_handle_is_made_and_destroyed),
-	};
-	return RUN_TESTS(tests, argc, argv);
-}
+TEST_MAIN(run_tests)

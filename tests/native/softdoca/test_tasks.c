@@ -21,7 +21,7 @@ static void try_what_must_not_be(struct doca_dma_task_memcpy *t, union doca_data
 	on_done(t, task_data, ctx_data);
 }
 
-static void a_callback_neither_progresses_nor_destroys(void)
+TEST(a_callback_neither_progresses_nor_destroys)
 {
 	struct rig r;
 
@@ -50,7 +50,7 @@ static void submit_again(struct doca_dma_task_memcpy *t, union doca_data task_da
 	resubmitted = doca_task_submit(doca_dma_task_memcpy_as_task(t));
 }
 
-static void a_callback_may_submit_the_task_again(void)
+TEST(a_callback_may_submit_the_task_again)
 {
 	size_t sizes[] = { 64, 4096, BIG };
 
@@ -84,7 +84,7 @@ static void stop_then_start(const union doca_data user_data, struct doca_ctx *ct
 	}
 }
 
-static void a_state_callback_may_start_the_context_again(void)
+TEST(a_state_callback_may_start_the_context_again)
 {
 	struct rig r;
 
@@ -101,7 +101,7 @@ static void a_state_callback_may_start_the_context_again(void)
 
 /* ---- several contexts, events, flushing ---- */
 
-static void two_contexts_of_one_engine_get_their_turn(void)
+TEST(two_contexts_of_one_engine_get_their_turn)
 {
 	struct rig r;
 	struct doca_dma *second;
@@ -148,7 +148,7 @@ static void two_contexts_of_one_engine_get_their_turn(void)
 	rig_close(&r);
 }
 
-static void tasks_wait_for_a_flush(void)
+TEST(tasks_wait_for_a_flush)
 {
 	struct rig r;
 	struct doca_buf *src, *dst, *big_src, *big_dst;
@@ -185,7 +185,7 @@ static void tasks_wait_for_a_flush(void)
 	rig_close(&r);
 }
 
-static void a_large_one_that_was_held_moves_with_a_small_one(void)
+TEST(a_large_one_that_was_held_moves_with_a_small_one)
 {
 	struct rig r;
 	struct doca_buf *src, *dst, *big_src, *big_dst;
@@ -210,7 +210,7 @@ static void a_large_one_that_was_held_moves_with_a_small_one(void)
 	rig_close(&r);
 }
 
-static void unknown_submit_flags_are_refused(void)
+TEST(unknown_submit_flags_are_refused)
 {
 	struct rig r;
 	struct doca_buf *src, *dst;
@@ -229,7 +229,7 @@ static void unknown_submit_flags_are_refused(void)
 	rig_close(&r);
 }
 
-static void user_data_is_given_back_as_it_was(void)
+TEST(user_data_is_given_back_as_it_was)
 {
 	struct rig r;
 	union doca_data data = { .u64 = 0x1234567890abcdef }, got;
@@ -268,7 +268,7 @@ static void end_in_child(struct rig *r, struct doca_task *task)
 	OK(doca_pe_destroy(r->pe));
 }
 
-static void a_forked_child_ends_what_it_has_and_the_parent_goes_on(void)
+TEST(a_forked_child_ends_what_it_has_and_the_parent_goes_on)
 {
 	struct rig r;
 	struct doca_buf *src, *dst, *big_src, *big_dst;
@@ -316,19 +316,4 @@ static void a_forked_child_ends_what_it_has_and_the_parent_goes_on(void)
 	rig_close(&r);
 }
 
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(a_callback_neither_progresses_nor_destroys),
-		TEST(a_callback_may_submit_the_task_again),
-		TEST(a_state_callback_may_start_the_context_again),
-		TEST(two_contexts_of_one_engine_get_their_turn),
-		TEST(tasks_wait_for_a_flush),
-		TEST(a_large_one_that_was_held_moves_with_a_small_one),
-		TEST(unknown_submit_flags_are_refused),
-		TEST(a_forked_child_ends_what_it_has_and_the_parent_goes_on),
-		TEST(user_data_is_given_back_as_it_was),
-	};
-
-	return RUN_TESTS(tests, argc, argv);
-}
+TEST_MAIN(run_tests)

@@ -45,7 +45,7 @@ static void *copy_on_and_on(void *arg)
 	return NULL;
 }
 
-static void engines_of_several_threads_share_a_source(void)
+TEST(engines_of_several_threads_share_a_source)
 {
 	static struct worker w[3];
 	struct doca_buf *shared = NULL;
@@ -99,7 +99,7 @@ static void count_only(struct doca_dma_task_memcpy *t, union doca_data task_data
 	r->done++; /* only by the thread that is inside */
 }
 
-static void two_threads_at_one_engine_lose_nothing(void)
+TEST(two_threads_at_one_engine_lose_nothing)
 {
 	struct doca_buf *src, *dst, *other_dst;
 	struct doca_task *task, *other;
@@ -173,7 +173,7 @@ static void *try_all(void *arg)
 	return NULL;
 }
 
-static void another_thread_is_turned_away_while_one_is_inside(void)
+TEST(another_thread_is_turned_away_while_one_is_inside)
 {
 	struct doca_buf *src, *dst;
 	struct doca_task *other;
@@ -207,7 +207,7 @@ static void *copy_once(void *arg)
 	return NULL;
 }
 
-static void an_engine_goes_from_thread_to_thread(void)
+TEST(an_engine_goes_from_thread_to_thread)
 {
 	struct rig r;
 
@@ -236,7 +236,7 @@ static void *destroy_the_map(void *map)
 	return NULL;
 }
 
-static void a_map_may_end_in_another_thread_once_its_buffers_have(void)
+TEST(a_map_may_end_in_another_thread_once_its_buffers_have)
 {
 	struct doca_buf *src, *dst;
 	struct doca_mmap *map;
@@ -262,7 +262,7 @@ static void *give_back(void *src)
 	return NULL;
 }
 
-static void a_buffer_may_go_back_in_another_thread_once_no_task_uses_it(void)
+TEST(a_buffer_may_go_back_in_another_thread_once_no_task_uses_it)
 {
 	struct doca_buf *src, *dst;
 	pthread_t thread;
@@ -279,16 +279,4 @@ static void a_buffer_may_go_back_in_another_thread_once_no_task_uses_it(void)
 	rig_close(&rig);
 }
 
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(engines_of_several_threads_share_a_source),
-		TEST(two_threads_at_one_engine_lose_nothing),
-		TEST(another_thread_is_turned_away_while_one_is_inside),
-		TEST(an_engine_goes_from_thread_to_thread),
-		TEST(a_map_may_end_in_another_thread_once_its_buffers_have),
-		TEST(a_buffer_may_go_back_in_another_thread_once_no_task_uses_it),
-	};
-
-	return RUN_TESTS(tests, argc, argv);
-}
+TEST_MAIN(run_tests)

@@ -66,12 +66,12 @@ static void each_way_to_lose_a_page(bool source_lost)
 	}
 }
 
-static void a_copy_from_memory_that_was_lost_fails(void)
+TEST(a_copy_from_memory_that_was_lost_fails)
 {
 	each_way_to_lose_a_page(true);
 }
 
-static void a_copy_to_memory_that_was_lost_fails(void)
+TEST(a_copy_to_memory_that_was_lost_fails)
 {
 	each_way_to_lose_a_page(false);
 }
@@ -104,7 +104,7 @@ static void without_process_vm(int fd)
 	say(fd, &done, 1);
 }
 
-static void so_it_is_without_process_vm_readv(void)
+TEST(so_it_is_without_process_vm_readv)
 {
 	struct other o = start(without_process_vm);
 	uint8_t done;
@@ -190,18 +190,18 @@ static void the_importer_gets_an_error(bool by_thread)
 	join(host);
 }
 
-static void memory_that_its_host_unmapped_fails_by_its_thread(void)
+TEST(memory_that_its_host_unmapped_fails_by_its_thread)
 {
 	the_importer_gets_an_error(true);
 }
 
-static void memory_that_its_host_unmapped_fails_by_the_kernel(void)
+TEST(memory_that_its_host_unmapped_fails_by_the_kernel)
 {
 	the_importer_gets_an_error(false);
 }
 
 /* The importer's own memory is removed. */
-static void an_importers_own_memory_may_be_lost(void)
+TEST(an_importers_own_memory_may_be_lost)
 {
 	struct other host;
 	struct offer offer;
@@ -228,16 +228,4 @@ static void an_importers_own_memory_may_be_lost(void)
 	join(host);
 }
 
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(a_copy_from_memory_that_was_lost_fails),
-		TEST(a_copy_to_memory_that_was_lost_fails),
-		TEST(so_it_is_without_process_vm_readv),
-		TEST(memory_that_its_host_unmapped_fails_by_its_thread),
-		TEST(memory_that_its_host_unmapped_fails_by_the_kernel),
-		TEST(an_importers_own_memory_may_be_lost),
-	};
-
-	return RUN_TESTS(tests, argc, argv);
-}
+TEST_MAIN(run_tests)

@@ -118,7 +118,7 @@ static doca_error_t retrieve(struct doca_event *event)
 	return result;
 }
 
-static void jobs_complete_in_the_order_of_submission(void)
+TEST(jobs_complete_in_the_order_of_submission)
 {
 	struct doca_event event;
 	uint64_t next = 0;
@@ -141,7 +141,7 @@ static void jobs_complete_in_the_order_of_submission(void)
 }
 
 /* Programs submit a job again without emptying the destination. */
-static void a_job_submitted_again_overwrites_the_destination(void)
+TEST(a_job_submitted_again_overwrites_the_destination)
 {
 	struct doca_event event;
 	size_t len;
@@ -160,7 +160,7 @@ static void a_job_submitted_again_overwrites_the_destination(void)
 }
 
 /* The jobs of a context go on after one that failed. */
-static void a_failed_job_is_an_event_and_ends_nothing(void)
+TEST(a_failed_job_is_an_event_and_ends_nothing)
 {
 	struct doca_event event;
 
@@ -181,7 +181,7 @@ static void a_failed_job_is_an_event_and_ends_nothing(void)
 	close_rig();
 }
 
-static void a_program_can_sleep_until_an_event(void)
+TEST(a_program_can_sleep_until_an_event)
 {
 	struct doca_event event;
 	struct pollfd fd = {.events = POLLIN};
@@ -207,7 +207,7 @@ static void a_program_can_sleep_until_an_event(void)
 }
 
 /* padsys/DPUIdioBench, published with figures of a BlueField-2, submits so many to a queue of 32. */
-static void a_small_queue_takes_1024_jobs(void)
+TEST(a_small_queue_takes_1024_jobs)
 {
 	struct doca_event event;
 
@@ -225,12 +225,12 @@ static void a_small_queue_takes_1024_jobs(void)
 }
 
 /* The name that releases 2.0 to 2.2 had, as Stuart0l/doca-harness calls it. */
-static void the_log_s_backend_has_its_old_name(void)
+TEST(the_log_s_backend_has_its_old_name)
 {
 	OK(doca_log_create_standard_backend());
 }
 
-static void each_misuse_of_a_work_queue_has_its_documented_error(void)
+TEST(each_misuse_of_a_work_queue_has_its_documented_error)
 {
 	struct doca_dma_job_memcpy job = {.base = {.type = DOCA_DMA_JOB_MEMCPY}};
 	struct doca_event event;
@@ -269,7 +269,7 @@ static void each_misuse_of_a_work_queue_has_its_documented_error(void)
 	BAD(doca_workq_destroy(r.workq));
 }
 
-static void each_misuse_of_a_context_has_its_documented_error(void)
+TEST(each_misuse_of_a_context_has_its_documented_error)
 {
 	open_device();
 	BAD(doca_dma_create(NULL));
@@ -304,7 +304,7 @@ static void each_misuse_of_a_context_has_its_documented_error(void)
 	OK(doca_dev_close(r.dev));
 }
 
-static void each_misuse_of_a_map_has_its_documented_error(void)
+TEST(each_misuse_of_a_map_has_its_documented_error)
 {
 	struct doca_buf_inventory *inventory;
 	struct doca_mmap *map;
@@ -364,7 +364,7 @@ static void count_free(void *addr, size_t len, void *opaque)
 	freed++;
 }
 
-static void the_callback_of_each_range_is_called_once(void)
+TEST(the_callback_of_each_range_is_called_once)
 {
 	struct doca_mmap *map;
 
@@ -387,7 +387,7 @@ typedef void descriptor_t;
 #endif
 
 /* A text of JSON whose members programs read. */
-static void an_export_is_a_text_that_names_the_memory(void)
+TEST(an_export_is_a_text_that_names_the_memory)
 {
 	struct doca_mmap *map, *import;
 	descriptor_t *descriptor;
@@ -430,7 +430,7 @@ static void an_export_is_a_text_that_names_the_memory(void)
 }
 
 /* 2.0 to 2.2: devices, one range and permissions before the start. */
-static void a_map_can_be_configured_before_its_start(void)
+TEST(a_map_can_be_configured_before_its_start)
 {
 	struct doca_mmap *map;
 	const void *descriptor;
@@ -456,7 +456,7 @@ static void a_map_can_be_configured_before_its_start(void)
 	OK(doca_dev_close(r.dev));
 }
 
-static void a_device_has_its_former_attributes(void)
+TEST(a_device_has_its_former_attributes)
 {
 	struct doca_devinfo **list;
 	struct doca_pci_bdf pci, same;
@@ -485,22 +485,4 @@ static void a_device_has_its_former_attributes(void)
 	CHECK(!strcmp(doca_get_error_name(DOCA_ERROR_AGAIN), "DOCA_ERROR_AGAIN"));
 }
 
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(jobs_complete_in_the_order_of_submission),
-		TEST(a_job_submitted_again_overwrites_the_destination),
-		TEST(a_failed_job_is_an_event_and_ends_nothing),
-		TEST(a_program_can_sleep_until_an_event),
-		TEST(a_small_queue_takes_1024_jobs),
-		TEST(the_log_s_backend_has_its_old_name),
-		TEST(each_misuse_of_a_work_queue_has_its_documented_error),
-		TEST(each_misuse_of_a_context_has_its_documented_error),
-		TEST(each_misuse_of_a_map_has_its_documented_error),
-		TEST(the_callback_of_each_range_is_called_once),
-		TEST(an_export_is_a_text_that_names_the_memory),
-		TEST(a_map_can_be_configured_before_its_start),
-		TEST(a_device_has_its_former_attributes),
-	};
-	return RUN_TESTS(tests, argc, argv);
-}
+TEST_MAIN(run_tests)
