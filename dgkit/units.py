@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 _LONG_DTYPE = 120  # letters
 _SIZE = re.compile(r"(\d+)(?:\.(\d+))?\s*(?:([kmgt])(?:i?b)?|b)?", re.IGNORECASE | re.ASCII)
 _UNITS = ("", "k", "m", "g", "t")
-_LARGEST = 2**63 - 1  # limit of a size in a request (wire/requests.py)
+_LARGEST = 2**63 - 1  # limit of a size in a request (schema.py)
 
 
 def printable(text: str, kept: str = "\n\t") -> str:

@@ -38,7 +38,7 @@
 #include <stdint.h>
 
 #define DG_VERSION 1
-/* Bytes of a descriptor; share/descriptor.c and dgkit/wire/requests.py refuse more. */
+/* Bytes of a descriptor; share/descriptor.c and dgkit/wire/messages.py refuse more. */
 #define DG_DESCRIPTOR_MAX 768
 #define DG_DEPTH_MAX 65536
 #define DG_TICKET 4096

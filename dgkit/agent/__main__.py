@@ -37,7 +37,7 @@ def main(fd: int) -> int:
             with _end_of(parent) as end:
                 ended = _serve(start, parent, end.fileno())
         except Exception as exc:  # every error is reported to the parent
-            _send(parent, Started("", to_wire(exc, 0)))
+            _send(parent, Started(endpoint="", failed=to_wire(exc, 0)))
             return 1
         sweep()  # also the parent's files, if it was killed
     if not ended:
@@ -83,7 +83,7 @@ def _serve(start: Any, parent: socket.socket, end: int) -> bool:
         rules=rules,
         max_memory=start.max_memory or None,
         max_client_memory=start.max_memory or default_memory(),  # there is one client
-        ready=lambda endpoint: _send(parent, Started(endpoint, None)),
+        ready=lambda endpoint: _send(parent, Started(endpoint=endpoint, failed=None)),
         watch_fd=end,
     )
 

@@ -1,6 +1,6 @@
 """Limits of an agent: of all clients together, of one client, and of one key or user.
 
-The limits of what both sides must know are in wire/requests.py: 8 monitors and 8 GPU queues of one
+The limits of what both sides must know are in wire/messages.py: 8 monitors and 8 GPU queues of one
 client.
 """
 

@@ -94,7 +94,7 @@ class ClientRings:
             )
             undo.pop_all()
         self._rings[handle] = _Served(ring, memory, charged, request.region)
-        return RingOpened(request.id, handle, own.id, [peer.id for peer in peers])
+        return RingOpened(ring=handle, remote=own.id, locals=[peer.id for peer in peers])
 
     def _used(self, request: OpenRing) -> tuple[Region, RemoteRegion, list[RemoteRegion]]:
         """Return the DPU's region, its import, and the client's regions."""

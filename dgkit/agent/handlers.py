@@ -8,10 +8,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from msgspec.structs import astuple
-
 from ..dpu.job import DigestJob, copy_job
-from ..dpu.values import LatencyTask, RateTask
 from ..errors import BoundsError, LimitReached, PeerError, Unsupported
 from ..sizes import BLOCKS_AHEAD
 from ..types import Access
@@ -99,7 +96,10 @@ class Handlers:
             undo.pop_all()
         allowance.give_memory(charged - ref.charged)
         chosen = getattr(ref.memory, "chosen", "")
-        return m.Allocated(request.id, handle, token, region.place, chosen, region.registration)
+        return m.Allocated(
+            region=handle, token=token, place=region.place, chosen=chosen,
+            registration=region.registration,
+        )  # fmt: skip
 
     def import_(self, client: Client, request: m.Import) -> None:
         """Import in a worker, since the exporter may be slow to answer."""
@@ -115,7 +115,9 @@ class Handlers:
                 handle = client.add(request.id, ref)
                 undo.pop_all()
             remote = ref.as_remote()
-            return m.Imported(request.id, handle, ref.size, int(remote.access), str(remote.method))
+            return m.Imported(
+                region=handle, size=ref.size, access=int(remote.access), method=str(remote.method)
+            )
 
         self._state.run_job(client, client.control, request, work)
 
@@ -127,17 +129,17 @@ class Handlers:
                 f"region {request.region} was imported; its exporter has the descriptor"
             )
         access = Access(request.access) if request.access else None
-        return m.Exported(request.id, region.export(access))
+        return m.Exported(token=region.export(access))
 
     def stage(self, client: Client, request: m.Stage) -> m.Done:
         """Store bytes in the client's memory; they are few, so no worker is needed."""
         _bytes(client, request.region, request.offset, len(request.data))[:] = request.data
-        return m.Done(request.id)
+        return m.Done()
 
     def fetch(self, client: Client, request: m.Fetch) -> m.Fetched:
         """Return bytes of the client's memory."""
         span = _bytes(client, request.region, request.offset, request.size)
-        return m.Fetched(request.id, bytes(span))
+        return m.Fetched(data=bytes(span))
 
     def free(self, client: Client, request: m.Free) -> None:
         """Close a region in the worker: an exporter can delay closing an import by a second."""
@@ -145,21 +147,22 @@ class Handlers:
 
         def work() -> m.Done:
             client.free(request.region, request.timeout)
-            return m.Done(request.id)
+            return m.Done()
 
         self._state.run_job(client, client.moves, request, work)
 
-    def move(self, client: Client, request: m.Move) -> m.Moved | None:
+    def move(self, client: Client, request: m.Move) -> m.MoveDone | None:
         """Copy at once if it is small and no move of this client is queued, else in a worker."""
         service, size = self._state.service, request.size
         src, dst = client.region(request.src), client.region(request.dst)
         span = (src, request.src_offset, dst, request.dst_offset, size)
         if client.moves.idle and service.can_copy_inline(src, dst, size):
-            return m.Moved(request.id, *service.copy_inline(*span))
+            return m.MoveDone(moved=service.copy_inline(*span))
 
-        def work() -> m.Moved:
+        def work() -> m.MoveDone:
             step = self._stepper(client, request.id, size)
-            return m.Moved(request.id, *copy_job(*span).run(client.copier(service.device), step))
+            moved = copy_job(*span).run(client.copier(service.device), step)
+            return m.MoveDone(moved=moved)
 
         self._state.run_job(client, client.moves, request, work)
         return None
@@ -168,46 +171,46 @@ class Handlers:
         """Hash in the moves' worker, after the moves that were requested earlier."""
         ref = client.region(request.region)
 
-        def work() -> m.Digested:
+        def work() -> m.DigestDone:
             step = self._stepper(client, request.id, request.size)
             job = DigestJob(ref, request.offset, request.size)
-            return m.Digested(request.id, *job.run(client.copier(self._state.device), step))
+            digested = job.run(client.copier(self._state.device), step)
+            return m.DigestDone(digested=digested)
 
         self._state.run_job(client, client.moves, request, work)
 
     def latency(self, client: Client, request: m.Latency) -> None:
         """Measure latencies in the measurements' worker."""
-        self._measure(client, request, LatencyTask, self._state.service.latency, m.LatencyDone)
+        self._measure(client, request, self._state.service.latency, m.LatencyDone)
 
     def rate(self, client: Client, request: m.Rate) -> None:
         """Measure bandwidth in the measurements' worker."""
-        self._measure(client, request, RateTask, self._state.service.rate, m.RateDone)
+        self._measure(client, request, self._state.service.rate, m.RateDone)
 
     def _measure(
         self,
         client: Client,
-        request: Any,
-        task_type: Callable[..., Any],
+        request: m.Latency | m.Rate,
         measure: Callable[..., Any],
         reply: Callable[..., Any],
     ) -> None:
-        ref, task = client.region(request.region), task_type(*astuple(request)[2:])
-        _check_span(ref, request.region, getattr(request, "offset", 0), request.size)
+        ref, task = client.region(request.region), request.task
+        _check_span(ref, request.region, getattr(task, "offset", 0), task.size)
 
         def work() -> Any:
-            client.allowance.take_memory(request.size)
+            client.allowance.take_memory(task.size)
             try:
                 listener = _Measurement(self._state, client, request.id)
-                return reply(request.id, *measure(ref, task, listener))
+                return reply(result=measure(ref, task, listener))
             finally:
-                client.allowance.give_memory(request.size)
+                client.allowance.give_memory(task.size)
 
         self._state.run_job(client, client.measures, request, work)
 
     def watch(self, client: Client, request: m.Watch) -> None:
         """Start a monitor, which runs on its own thread until it is cancelled."""
         ref = client.region(request.region)
-        _check_span(ref, request.region, request.offset, request.size)
+        _check_span(ref, request.region, request.task.offset, request.task.size)
         if len(client.monitors) >= m.MONITORS:
             raise LimitReached(
                 errno.ENOSPC,
@@ -232,7 +235,7 @@ class Handlers:
 
         def work() -> m.Done:
             client.rings.close(request.ring)
-            return m.Done(request.id)
+            return m.Done()
 
         self._state.run_job(client, client.control, request, work)
 
@@ -244,7 +247,7 @@ class Handlers:
         monitor = client.monitors.get(request.target)
         if monitor is not None:
             client.active.add(request.id)
-            monitor.end(on_end=lambda: self._state.send(client, m.Done(request.id)))
+            monitor.end(on_end=lambda: self._state.send(client, m.Done(id=request.id)))
             return None
         if request.target in client.active:
             client.cancelled.add(request.target)
@@ -252,17 +255,17 @@ class Handlers:
 
             def work() -> m.Done:
                 client.undo(request.target)
-                return m.Done(request.id)
+                return m.Done()
 
             self._state.run_job(client, client.control, request, work)
             return None
-        return m.Done(request.id)
+        return m.Done()
 
     def outstanding(self, client: Client, request: m.Outstanding) -> None:
         """Queue the reply behind all other replies; the loop fills in the numbers on sending."""
-        self._state.send(client, m.OutstandingDone(request.id, []))
+        self._state.send(client, m.OutstandingDone(id=request.id, numbers=[]))
 
-    def stats(self, client: Client, request: m.Stats) -> m.StatsDone:
+    def stats(self, client: Client, _request: m.Stats) -> m.StatsDone:
         """Return the counters since the agent started and what is in use now.
 
         `moves` counts the DMA requests that succeeded, `bytes` the bytes they moved. Names that
@@ -296,9 +299,9 @@ class Handlers:
             "max_connections": state.limits.connections,
             "uptime_ns": time.monotonic_ns() - state.started_ns,
         }
-        return m.StatsDone(request.id, names | now | client.allowance.account.counters())
+        return m.StatsDone(counters=names | now | client.allowance.account.counters())
 
-    def subscribe(self, client: Client, request: m.Subscribe) -> m.Subscribed:
+    def subscribe(self, client: Client, _request: m.Subscribe) -> m.Subscribed:
         """Return the endpoint of the telemetry, which the first call opens.
 
         Raises:
@@ -308,7 +311,7 @@ class Handlers:
         client.allowance.account.check_penalty()
         client.allowance.account.check("subscriptions")
         telemetry = self._state.start_telemetry()
-        return m.Subscribed(request.id, telemetry.endpoint, telemetry.number(client))
+        return m.Subscribed(endpoint=telemetry.endpoint, monitor=telemetry.number(client))
 
     def _stepper(self, client: Client, number: int, total: int) -> Callable[[int], None]:
         """Return a step function that checks for cancellation and reports progress.
@@ -323,7 +326,7 @@ class Handlers:
             now = time.monotonic()
             if now - reported > _PROGRESS_S and not client.unsent:
                 reported = now
-                self._state.send(client, m.Progress(number, done, total))
+                self._state.send(client, m.Progress(id=number, done=done, total=total))
 
         return step
 
@@ -368,12 +371,12 @@ class _Measurement:
         """Send a block of samples."""
         self._wait()
         self._client.blocks_queued += 1
-        self._state.send(self._client, m.Block(self._number, number, samples))
+        self._state.send(self._client, m.Block(id=self._number, number=number, samples=samples))
 
     def add_progress(self, done: int, total: int) -> None:
         """Send the progress of the measurement."""
         self._wait()
-        self._state.send(self._client, m.Progress(self._number, done, total))
+        self._state.send(self._client, m.Progress(id=self._number, done=done, total=total))
 
     def _wait(self) -> None:
         client = self._client

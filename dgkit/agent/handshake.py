@@ -41,7 +41,7 @@ def welcome(state: AgentState, first_id: int, request_id: int) -> Welcome:
     """Return the reply to Hello; the client's next request must have number `first_id`."""
     caps = state.device.caps
     return Welcome(
-        request_id,
+        id=request_id,
         version=VERSION,
         first_id=first_id,
         role=state.role,

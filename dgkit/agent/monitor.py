@@ -5,12 +5,8 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
-from msgspec.structs import astuple
-
-from ..dpu.values import WatchTask
 from ..wire.error_codec import to_wire
-from ..wire.messages import Ended, Watch, Watching
-from ..wire.telemetry import Sampled
+from ..wire.messages import Ended, Published, Watch, Watching
 from .agent_limits import MONITOR_FDS
 from .monitor_end import MonitorEnd
 
@@ -53,16 +49,15 @@ class Monitor:
         self._worker.submit(self._run)
 
     def _open(self) -> Watching:
-        size = self._request.size
-        self._client.allowance.take_memory(size)
+        task = self._request.task
+        self._client.allowance.take_memory(task.size)
         try:
-            task = WatchTask(*astuple(self._request)[3:])
             self._sampler = self._state.service.watch(self._ref, task)
         except BaseException:
-            self._client.allowance.give_memory(size)
+            self._client.allowance.give_memory(task.size)
             self._client.monitors.pop(self._request.id, None)  # the client may retry at once
             raise
-        return Watching(self._request.id, self._sampler.path, self._sampler.machine)
+        return Watching(path=self._sampler.path, machine=self._sampler.machine)
 
     def _run(self) -> None:
         sampler, error = self._sampler, None
@@ -74,7 +69,8 @@ class Monitor:
         self._client.monitors.pop(self._request.id, None)
         error = self._end.reached() or error
         if error is not None and sampler is not None:
-            self._state.send(self._client, Ended(self._request.id, to_wire(error, 0)))
+            ended = Ended(id=self._request.id, failed=to_wire(error, 0))
+            self._state.send(self._client, ended)
         self._client.allowance.account.give(descriptors=MONITOR_FDS)
         try:
             self._end.notify()
@@ -83,9 +79,10 @@ class Monitor:
 
     def _sample(self, sampler: Sampler) -> None:
         with contextlib.ExitStack() as undo:
-            undo.callback(self._client.allowance.give_memory, self._request.size)
+            undo.callback(self._client.allowance.give_memory, self._request.task.size)
             undo.callback(sampler.close)
             while not self._end.requested_within(sampler.wait_s):
                 block = sampler.step(_SLICE_NS)
                 if block is not None:
-                    self._state.send(self._client, Sampled(self._request.monitor, *block))
+                    published = Published(monitor=self._request.monitor, block=block)
+                    self._state.send(self._client, published)

@@ -15,7 +15,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import zmq
 
 from ..dma import Device
@@ -27,20 +26,21 @@ from ..wire.error_codec import to_wire
 from ..wire.inflow import wire_bytes
 from ..wire.listener import Listener
 from ..wire.messages import (
+    UNREADABLE,
     Block,
     Bye,
     Done,
     Ended,
     Hello,
-    Moved,
+    MoveDone,
     OutstandingDone,
     Progress,
+    Published,
     decode_request,
     encode,
     number_of,
 )
 from ..wire.sockets import readable
-from ..wire.telemetry import Sampled
 from ..wire.wakeup import Wakeup
 from .account import Allowance, check_user
 from .client import Client, Waiting
@@ -56,7 +56,6 @@ _RCVMORE = int(zmq.RCVMORE)
 _PART = int(zmq.SNDMORE | zmq.NOBLOCK)
 _LAST = int(zmq.NOBLOCK)
 _ENDED = (zmq.ETERM, zmq.ENOTSOCK)  # errors of a socket that no longer exists
-_UNREADABLE = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
 _EXPECTED = (DgkitError, ValueError, TypeError, OSError)  # errors that a request may cause
 _NOTIFICATIONS = (Block, Ended, Progress)  # they answer no request
 _MOVERS = ("soft", "cuda", "verbs", "doca", "softdoca")  # move bytes for NCCL's plugin
@@ -299,7 +298,7 @@ class Agent:
                 return
             except DgkitError as exc:
                 error = exc
-            except _UNREADABLE as exc:
+            except UNREADABLE as exc:
                 error = PeerError(f"the first message must be Hello: {exc}")
             except Exception as exc:
                 self._state.report("Hello", exc)
@@ -399,7 +398,7 @@ class Agent:
             client.admit()
             try:
                 request = decode_request(body)
-            except _UNREADABLE as exc:
+            except UNREADABLE as exc:
                 number = number_of(body, client.next_id)
                 client.next_id = max(client.next_id, number + 1)
                 raise PeerError(f"the agent cannot read this request: {exc}") from exc
@@ -412,6 +411,8 @@ class Agent:
                 self._leave(client, number)
                 return
             reply = self._handlers[type(request)](client, request)
+            if reply is not None:
+                reply.id = number
         except Exception as exc:
             if not isinstance(exc, _EXPECTED):
                 self._state.report("a request", exc)
@@ -419,13 +420,14 @@ class Agent:
             reply = to_wire(exc, number)
         if reply is not None:
             self._answer(client, reply)
-            if type(reply) is Moved and self._state.telemetry is not None:
-                self._state.telemetry.add(client, reply.complete_ns - reply.submit_ns)
+            if type(reply) is MoveDone and self._state.telemetry is not None:
+                moved = reply.moved
+                self._state.telemetry.add(client, moved.complete_ns - moved.submit_ns)
 
     def _answer(self, client: Client, message: Any) -> None:
         self._reply(client.route, message)
-        if type(message) is Moved:
-            self._state.count_move(client, message)
+        if type(message) is MoveDone:
+            self._state.count_move(client, message.moved)
 
     def _flush(self) -> None:
         """Send the messages that workers and monitors have queued."""
@@ -443,7 +445,7 @@ class Agent:
 
     def _send(self, client: Client, message: Any) -> None:
         telemetry = self._state.telemetry
-        if type(message) is Sampled:
+        if type(message) is Published:
             assert telemetry is not None
             telemetry.send(message)
             return
@@ -542,7 +544,7 @@ class Agent:
         def released() -> None:
             client.allowance.account.give(clients=1)
             if bye is not None:
-                self._state.send(client, Done(bye))
+                self._state.send(client, Done(id=bye))
 
         self._leaving.append((client, released))
         self._guard("a disconnect", client.leave, released)

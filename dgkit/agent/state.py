@@ -16,8 +16,8 @@ from .telemetry import Telemetry
 
 if TYPE_CHECKING:
     from ..dpu.service import DpuService
+    from ..schema import Moved
     from ..wire.listener import Caller, Listener
-    from ..wire.messages import Moved
     from ..wire.wakeup import Wakeup
     from .client import Client
     from .worker import SerialWorker
@@ -107,11 +107,11 @@ class AgentState:
         self.counters[name] += number
         client.counters[name] += number
 
-    def count_move(self, client: Client, reply: Moved) -> None:
+    def count_move(self, client: Client, moved: Moved) -> None:
         """Count a successful Move; called after its reply, so that the client does not wait."""
         for counters in (self.counters, client.counters):
             counters["moves"] += 1
-            counters["bytes"] += reply.size
+            counters["bytes"] += moved.size
 
     def run_job(
         self, client: Client, worker: SerialWorker, request: Any, work: Callable[[], Any]
@@ -122,6 +122,7 @@ class AgentState:
         def job() -> None:
             try:
                 reply = work()
+                reply.id = request.id
             except Exception as exc:  # every error is reported to the client
                 reply = to_wire(exc, request.id)
             worker.job_finished()

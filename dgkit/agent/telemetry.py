@@ -16,13 +16,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import msgspec
 import zmq
 
 from ..errors import LimitReached, PeerError, PeerRefused
-from ..wire.messages import encode
+from ..schema import Sampled
+from ..wire.messages import (
+    SUBSCRIBED,
+    TELEMETRY_HWM,
+    UNREADABLE,
+    Published,
+    decode_subscription,
+    encode,
+)
 from ..wire.sockets import fd_of
-from ..wire.telemetry import SUBSCRIBED, TELEMETRY_HWM, Sampled, decode_subscription
 from .account import check_user
 from .hellos import DroppedRoutes
 
@@ -139,14 +145,18 @@ class Telemetry:
         self._sent_ns = time.monotonic_ns()
         number = self._numbers[monitor]
         self._numbers[monitor] += 1
-        self.send(Sampled(monitor, number, self._sent_ns, self._provider, source, samples))
+        block = Sampled(
+            number=number, t_ns=self._sent_ns, provider=self._provider, source=source,
+            samples=samples,
+        )  # fmt: skip
+        self.send(Published(monitor=monitor, block=block))
 
-    def send(self, block: Sampled) -> None:
+    def send(self, published: Published) -> None:
         """Publish a block that a monitor has numbered; subscribers that cannot keep up lose it."""
         body = b""
-        for reader in self._readers.get(block.monitor, ()):
+        for reader in self._readers.get(published.monitor, ()):
             if reader.credit:
-                body = body or encode(block)
+                body = body or encode(published)
                 reader.credit -= self._deliver(reader.route, body)
 
     def _deliver(self, route: bytes, body: bytes) -> bool:
@@ -182,7 +192,7 @@ class Telemetry:
             return
         except (LimitReached, PeerRefused):
             pass
-        except (PeerError, msgspec.DecodeError):  # no dgkit client sends it
+        except (PeerError, *UNREADABLE):  # no dgkit client sends it
             account = self._account_of(sender)
             if sender.key and not account.penalized:
                 account.penalize()

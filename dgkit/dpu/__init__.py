@@ -1,7 +1,6 @@
 """The DPU as a service on plain values, in whichever process it is; below `session` and `agent`.
 
 service.py      DpuService: what a DPU does with regions
-values.py       arguments and results of the service
 region_ref.py   reference to a region: the DPU's own, or an imported one
 job.py          transfers, copies and digests, cut into chunks by one loop
 job_worker.py   thread that runs the jobs of a session

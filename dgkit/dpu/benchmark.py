@@ -9,24 +9,37 @@ import contextlib
 import time
 from array import array
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from .. import memory
 from ..errors import Unsupported
+from ..schema import LatencyResult, RateResult
 from ..sizes import FLOOR_BYTES, SAMPLES_A_BLOCK, rate_span
 from ..types import OWN_EXPORT, Op, Path
-from .values import LatencyResult, LatencyTask, MeasurementListener, RateResult, RateTask
 
 if TYPE_CHECKING:
     from ..dma import Device, Queue, Region, RemoteRegion
+    from ..schema import LatencyTask, MachineFields, RateTask
     from .region_ref import RegionRef
-    from .values import LatencyTask, MachineFields, RateTask
 
 
 _SAMPLES = 2000
 _LEAST = 5  # copies, even if they move more than FLOOR_BYTES
 _FEW, _LONGEST_NS = 20, 200_000_000
 _TOGETHER = 500  # copies per call of the bare loop, since each call has to refill its window
+
+
+class MeasurementListener(Protocol):
+    """Receives the samples and the progress of a measurement, in the thread that measures."""
+
+    def add_block(self, number: int, samples: bytes) -> None:
+        """Take latencies: u64 nanoseconds in native byte order; blocks are numbered from 0."""
+
+    def add_progress(self, done: int, total: int) -> None:
+        """Take the progress of the measurement."""
+
+    def check(self) -> None:
+        """Raise to end the measurement, else return; called between its slices."""
 
 
 class Baseline:
@@ -161,8 +174,10 @@ def latency(
         blocks = _sample(task, bench, remote, listener)
         slept = 0 if path == "inline" else device.stats.engine_sleeps - slept
         after = baseline.measure_ns()
-    machine = machine_fields(device, remote)
-    return LatencyResult(blocks, path, before, after, machine, slept)
+    return LatencyResult(
+        blocks=blocks, path=path, floor_before=before, floor_after=after,
+        machine=machine_fields(device, remote), sleeps=slept,
+    )  # fmt: skip
 
 
 def _sample(
@@ -201,43 +216,32 @@ def rate(
 
     The measurement runs in slices, each timed by C. The arguments are those of latency().
     """
+    from ..dma import measure
+
     remote = ref.as_remote()
+    ops = moved = elapsed = failed = 0
+    path, goal = "", max(1, int(task.seconds * 1e9))
     local_size = min(rate_span(task.size, task.window), ref.size)
     with BenchmarkQueue(device, local_size, task.window, task.path) as bench:
         baseline = Baseline(bench.queue, bench.local, remote, task, window=task.window)
         before = baseline.measure_ns()
         slept = device.stats.engine_sleeps
-        figures = _count(task, bench, remote, listener)
-        slept = 0 if figures[-1] == "inline" else device.stats.engine_sleeps - slept
+        while elapsed < goal:
+            listener.check()
+            part = measure.rate(
+                bench.queue, bench.local, remote, op=Op(task.op).name.lower(), size=task.size,
+                window=task.window, seconds=min(_RATE_SLICE_S, (goal - elapsed) / 1e9),
+            )  # fmt: skip
+            ops, moved, failed = ops + part.ops, moved + part.bytes, failed + part.failed
+            elapsed, path = elapsed + part.elapsed_ns, part.path
+            listener.add_progress(min(elapsed, goal), goal)
+        slept = 0 if path == "inline" else device.stats.engine_sleeps - slept
         after = baseline.measure_ns()
-    return RateResult(*figures, before, after, machine_fields(device, remote), slept)
-
-
-def _count(
-    task: RateTask, bench: BenchmarkQueue, remote: RemoteRegion, listener: MeasurementListener
-) -> tuple[int, int, int, int, str]:
-    """Return operations, bytes, elapsed nanoseconds, failed operations and the path."""
-    from ..dma import measure
-
-    ops = moved = elapsed = failed = 0
-    path = ""
-    goal = max(1, int(task.seconds * 1e9))
-    while elapsed < goal:
-        listener.check()
-        part = measure.rate(
-            bench.queue,
-            bench.local,
-            remote,
-            op=Op(task.op).name.lower(),
-            size=task.size,
-            window=task.window,
-            seconds=min(_RATE_SLICE_S, (goal - elapsed) / 1e9),
-        )
-        ops, moved, failed = ops + part.ops, moved + part.bytes, failed + part.failed
-        elapsed += part.elapsed_ns
-        path = part.path
-        listener.add_progress(min(elapsed, goal), goal)
-    return ops, moved, elapsed, failed, path
+    return RateResult(
+        ops=ops, moved=moved, elapsed_ns=elapsed, failed=failed, path=path,
+        floor_before=before, floor_after=after,
+        machine=machine_fields(device, remote), sleeps=slept,
+    )  # fmt: skip
 
 
 def machine_fields(device: Device, remote: RemoteRegion) -> MachineFields:

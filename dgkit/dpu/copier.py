@@ -9,15 +9,33 @@ from typing import TYPE_CHECKING, TypeVar
 
 from .. import memory
 from ..errors import DgkitError
-from .values import Moved, moved
+from ..schema import Moved
+from ..types import Path
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..dma import Device, Queue, Region, RemoteRegion
+    from ..dma.completion import Completion
 
 _DEPTH = 64
+_PATHS = {str(path): path.value for path in Path}
 _Result = TypeVar("_Result")
+
+
+def moved(
+    first: Completion, last: Completion, size: int, *, read_ns: int, write_ns: int, chunks: int
+) -> Moved:
+    """Return the result of a copy from the completions of its first and its last DMA."""
+    submit_ns, post_ns, complete_ns = last.stamps
+    first_submit_ns, first_post_ns, first_complete_ns = first.stamps
+    return Moved(
+        size=size, op=int(last.op), path=_PATHS[last.path],
+        submit_ns=submit_ns, post_ns=post_ns, complete_ns=complete_ns,
+        read_ns=read_ns, write_ns=write_ns, chunks=chunks,
+        first_submit_ns=first_submit_ns, first_post_ns=first_post_ns,
+        first_complete_ns=first_complete_ns,
+    )  # fmt: skip
 
 
 class Slots(ABC):
@@ -120,14 +138,16 @@ class Copier(Slots):
         queue, bounce = self.queue_for(src, dst), self._bounce or self.bounce
         first = queue.read(bounce, src, size=size, remote_offset=src_offset).wait()
         last = queue.write(bounce, dst, size=size, remote_offset=dst_offset).wait()
-        return moved(first, last, size, first.latency_ns, last.latency_ns, 1)
+        return moved(
+            first, last, size, read_ns=first.latency_ns, write_ns=last.latency_ns, chunks=1
+        )
 
     def write_small(self, view: memoryview | bytes, dst: RemoteRegion, offset: int) -> Moved:
         """Write bytes of this process that fit in one slot. Errors as copy_small()."""
         size, queue, bounce = len(view), self.queue_for(dst), self._bounce or self.bounce
         self.buffer[:size] = view
         done = queue.write(bounce, dst, size=size, remote_offset=offset).wait()
-        return moved(done, done, size, 0, done.latency_ns, 1)
+        return moved(done, done, size, read_ns=0, write_ns=done.latency_ns, chunks=1)
 
     def read_small(self, src: RemoteRegion, offset: int, size: int) -> bytes:
         """Read bytes that fit in one slot. Errors as copy_small()."""

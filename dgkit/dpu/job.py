@@ -9,10 +9,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..errors import DgkitError, again
+from ..schema import Digested
 from ..sizes import CACHED, COPY_CHUNK, GPU_CHUNK, GPU_LEAST, INLINE_MAX, WINDOW
 from ..types import Op
 from .byte_pool import BytePool
-from .values import Digested, moved
+from .copier import moved
 
 if TYPE_CHECKING:
     from ..dma import Queue, Transfer
@@ -306,8 +307,10 @@ class _DmaJob(Job):
         self._ns[result.op] += result.latency_ns
 
     def _total(self) -> Any:
-        read_ns, write_ns = self._ns[Op.READ], self._ns[Op.WRITE]
-        return moved(self._first, self._last, self.size, read_ns, write_ns, self.chunks)
+        return moved(
+            self._first, self._last, self.size,
+            read_ns=self._ns[Op.READ], write_ns=self._ns[Op.WRITE], chunks=self.chunks,
+        )  # fmt: skip
 
 
 class _Copy(_DmaJob):
@@ -470,4 +473,4 @@ class DigestJob(_DmaJob):
         self._hasher.update(self._bytes(chunk))
 
     def _total(self) -> Digested:
-        return Digested(self._hasher.hexdigest(), self._ns[Op.READ])
+        return Digested(sha256=self._hasher.hexdigest(), dma_ns=self._ns[Op.READ])

@@ -7,15 +7,15 @@ import time
 from array import array
 from typing import TYPE_CHECKING
 
+from ..schema import Sampled
 from ..types import MIXED, Op
 from .benchmark import BenchmarkQueue, machine_fields
-from .values import SampleBlock
 
 if TYPE_CHECKING:
     from ..dma import Device
     from ..dma.measure import Samples
+    from ..schema import WatchTask
     from .region_ref import RegionRef
-    from .values import WatchTask
 
 _OP_TIMEOUT_S = 5.0
 _WARM_NS = 1_000_000  # a transfer that takes longer gains nothing from a warm-up
@@ -52,7 +52,7 @@ class Sampler:
         """Return the seconds until the next block is due; 0 if it is due or in progress."""
         return max(0.0, self._due - time.monotonic())
 
-    def step(self, budget_ns: int) -> SampleBlock | None:
+    def step(self, budget_ns: int) -> Sampled | None:
         """Take samples for about `budget_ns`; return the block once it is complete.
 
         Missed blocks are not caught up: the next one is due at the next multiple of `every_s`.
@@ -83,7 +83,7 @@ class Sampler:
         self._sample_ns = max(1, (time.monotonic_ns() - started) // count)
         return taken
 
-    def _block(self) -> SampleBlock:
+    def _block(self) -> Sampled:
         task, now = self._task, time.monotonic_ns()
         path = MIXED if len(self._paths) > 1 else self._paths.pop()
         self._paths.clear()
@@ -91,8 +91,10 @@ class Sampler:
         late = now / 1e9 - self._due
         self._due += task.every_s * max(1, math.ceil(late / task.every_s))
         number, self._number = self._number, self._number + 1
-        timed = (self._op, task.size, path)
-        return SampleBlock(number, now, self._provider, "monitor", raw, *timed)
+        return Sampled(
+            number=number, t_ns=now, provider=self._provider, source="monitor", samples=raw,
+            op=self._op, size=task.size, path=path,
+        )  # fmt: skip
 
     def close(self) -> None:
         """Close the queue and free the memory. Idempotent."""

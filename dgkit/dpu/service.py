@@ -19,17 +19,17 @@ from .sampler import Sampler
 
 if TYPE_CHECKING:
     from ..dma import Device
-    from ..types import Access
-    from .values import (
+    from ..schema import (
         Digested,
         LatencyResult,
         LatencyTask,
-        MeasurementListener,
         Moved,
         RateResult,
         RateTask,
         WatchTask,
-    )
+    )  # fmt: skip
+    from ..types import Access
+    from .benchmark import MeasurementListener
 
 _NAP_S = 0.001
 

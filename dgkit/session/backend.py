@@ -5,15 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from ..dpu.values import (
-        LatencyResult,
-        LatencyTask,
-        MeasurementListener,
-        RateResult,
-        RateTask,
-        WatchTask,
-    )
+    from ..dpu.benchmark import MeasurementListener
     from ..errors import Unsupported
+    from ..schema import LatencyResult, LatencyTask, RateResult, RateTask, WatchTask
     from ..wire.connection import Connection
     from ..wire.messages import Allocated
     from .region import SessionRegion

@@ -54,9 +54,11 @@ def greet(link: Connection, timeout: float) -> Any:
         PeerTimeout: The agent did not answer within `timeout` seconds.
     """
     try:
-        welcome = link.ask(
-            Hello, VERSION, os.getpid(), boot_id(), host_name(), __version__, timeout=timeout
-        )
+        hello = Hello(
+            version=VERSION, pid=os.getpid(), boot=boot_id(), machine=host_name(),
+            package=__version__,
+        )  # fmt: skip
+        welcome = link.ask(hello, timeout=timeout)
     except PeerTimeout:
         if link.liveness.connected:
             raise
@@ -204,7 +206,7 @@ def inspect(
 
     where = parse(address)
     with contextlib.closing(Connection(where, identity(where, keys))) as link:
-        return greet(link, timeout), link.ask(Stats, timeout=timeout).counters
+        return greet(link, timeout), link.ask(Stats(), timeout=timeout).counters
 
 
 def _with_software_dpu(

@@ -85,11 +85,12 @@ class SessionGpuQueue(KernelQueue):
         self._ring = ExportedRing(self._region, config)
         self._creation = Creation(self._link)
         try:
-            opened = self._link.ask(
-                OpenRing, self._region.export(), region.handle, [each.handle for each in local],
-                self.depth, self.weak, index, bool(trace), timeout=self._timeout,
-                pending=self._creation,
+            request = OpenRing(
+                memory=self._region.export(), region=region.handle,
+                locals=[each.handle for each in local], depth=self.depth, weak=self.weak,
+                index=index, trace=bool(trace),
             )  # fmt: skip
+            opened = self._link.ask(request, timeout=self._timeout, pending=self._creation)
             self._handle = opened.ring
             ids = zip((region, *local), (opened.remote, *opened.locals), strict=True)
             self._ids: dict[int, int] = {each.id: number for each, number in ids}
@@ -167,7 +168,7 @@ class SessionGpuQueue(KernelQueue):
         self._closed = True
         try:
             if self._link.dead is None:
-                self._creation.end(CloseRing, self._handle, timeout=self._timeout)
+                self._creation.end(CloseRing(ring=self._handle), timeout=self._timeout)
         except PeerError:
             pass  # the agent, which used the ring, is gone
         finally:

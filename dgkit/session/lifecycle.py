@@ -92,7 +92,7 @@ class Lifetime:
             monitor.close()
         if (sides.owned is None or link.has_undone) and link.dead is None:
             with contextlib.suppress(PeerError):  # a lost or stuck agent frees everything itself
-                link.ask(Bye, timeout=min(sides.timeout, 1.0))
+                link.ask(Bye(), timeout=min(sides.timeout, 1.0))
 
     def abandon(self) -> None:
         """Detach in a forked child: the parent owns the connection and the software DPU."""

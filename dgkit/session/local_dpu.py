@@ -16,14 +16,8 @@ from .transfer import SessionTransfer, TransferReport
 
 if TYPE_CHECKING:
     from ..dma import Device
-    from ..dpu.values import (
-        LatencyResult,
-        LatencyTask,
-        MeasurementListener,
-        RateResult,
-        RateTask,
-        WatchTask,
-    )
+    from ..dpu.benchmark import MeasurementListener
+    from ..schema import LatencyResult, LatencyTask, RateResult, RateTask, WatchTask
     from ..wire.connection import Connection
     from .region import SessionRegion
     from .sample_source import SampleSource
@@ -131,8 +125,10 @@ class LocalDpu:
 
     def allocate(self, region: SessionRegion, name: str, place: str, timeout: float) -> Allocated:
         """Have the agent allocate the memory of a region, and import it if DMA reaches it."""
-        fields = (region.size, int(region.access), True, name, place)
-        allocated: Allocated = region.create(self.link, Allocate, *fields, timeout=timeout)
+        request = Allocate(
+            size=region.size, access=int(region.access), export=True, name=name, place=place
+        )
+        allocated: Allocated = region.create(self.link, request, timeout)
         region.handle, region.token = allocated.region, allocated.token
         if self.no_dma is not None:
             return allocated

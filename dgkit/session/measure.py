@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any, Optional, cast
 from ..dma.context import provider_name
 from ..dpu import benchmark
 from ..dpu.region_ref import RegionRef
-from ..dpu.values import LatencyTask, RateTask
 from ..errors import PeerError
 from ..report import BandwidthReport, LatencyReport
+from ..schema import MAX_SAMPLES, LatencyTask, RateTask
 from ..sizes import SCRATCH_PAGE, SWEEP_BYTES
 from ..types import Access, Op, Path
-from ..wire.messages import MAX_SAMPLES
 from . import argument_checks
 from .describe import machine_of
 
@@ -164,7 +163,8 @@ def latency(backend: Backend, of: Measured, *, count: int, progress: ProgressCal
     argument_checks.function("progress", progress)
     listener = _Listener(progress, count)
     op, path = argument_checks.op(of.op).value, argument_checks.path(of.path).value
-    done = backend.latency(of.region, LatencyTask(0, of.size, op, count, path), listener)
+    task = LatencyTask(offset=0, size=of.size, op=op, samples=count, path=path)
+    done = backend.latency(of.region, task, listener)
     if done.blocks != listener.blocks or len(listener.samples) != count:
         raise PeerError(f"{count} samples were taken, but {len(listener.samples)} arrived")
     floors = [ns for ns in (done.floor_before, done.floor_after) if ns]
@@ -179,7 +179,8 @@ def latency_of_import(remote: RemoteRegion, *, size: int, op: str, count: int) -
     """Measure latencies of transfers with an imported region, without a session."""
     count = argument_checks.within("count", count, 1, MAX_SAMPLES)
     listener, device = _Listener(None, count), cast("Device", remote.device)
-    task = LatencyTask(0, size, argument_checks.op(op).value, count, Path.AUTO.value)
+    code = argument_checks.op(op).value
+    task = LatencyTask(offset=0, size=size, op=code, samples=count, path=Path.AUTO.value)
     done = benchmark.latency(task, RegionRef(remote=remote), device, listener)
     return LatencyReport.of(
         listener.samples, size=size, op=op,
@@ -198,7 +199,7 @@ def bandwidth(
     window = argument_checks.within("window", window, 1, 65536)
     argument_checks.function("progress", progress)
     op, path = argument_checks.op(of.op).value, argument_checks.path(of.path).value
-    task = RateTask(of.size, op, window, seconds, path)
+    task = RateTask(size=of.size, op=op, window=window, seconds=seconds, path=path)
     done = backend.bandwidth(of.region, task, _Listener(progress))
     floors = [of.size / ns for ns in (done.floor_before, done.floor_after) if ns]
     return BandwidthReport.of(

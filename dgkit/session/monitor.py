@@ -8,12 +8,12 @@ import threading
 import warnings
 from typing import TYPE_CHECKING
 
-from ..dpu.values import WatchTask
 from ..errors import ClosedError, LimitReached, again
+from ..schema import EVERY_S, MONITOR_SAMPLES, WatchTask
+from ..schema import Sampled as Sampled
 from ..types import provider_label
 from ..unique import Unique
-from ..wire.messages import EVERY_S, MONITOR_SAMPLES, MONITORS
-from ..wire.telemetry import Sampled as Sampled
+from ..wire.messages import MONITORS
 from . import argument_checks
 from .measure import describe_sides, scratch_for, spinning
 
@@ -88,7 +88,9 @@ class Monitor(Unique):
         used, start = (of.region, self.offset) if made is None else (made.region, made.offset)
         self.where = describe_sides(of.info, used)
         op = argument_checks.op(of.op).value
-        task = WatchTask(start, of.size, op, self.count, path, self.every_s)
+        task = WatchTask(
+            offset=start, size=of.size, op=op, samples=self.count, path=path, every_s=self.every_s
+        )
         return sides.dpu.monitor(used, task, sides.timeout)
 
     def _enrol(self) -> None:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ..dma import Region, RemoteRegion
     from ..dpu.region_ref import RegionRef
     from ..wire.connection import Connection
+    from ..wire.messages import Request
 
 
 READ_ONLY, WRITE_ONLY = Access.READ, Access.WRITE  # members are singletons: compared with `is`
@@ -93,14 +94,14 @@ class SessionRegion(Unique):
         if span is not None:
             self.producer = lambda: _synchronize(local.memory, span.gpu)
 
-    def create(self, link: Connection, kind: type, *fields: Any, timeout: float) -> Any:
+    def create(self, link: Connection, request: Request, timeout: float) -> Any:
         """Have an agent create its part of the region; return its reply.
 
         The agent frees it when this object goes, or at free_at_agents().
         """
         creation = Creation(link)
         self.creations.append(creation)
-        return link.ask(kind, *fields, timeout=timeout, pending=creation)
+        return link.ask(request, timeout=timeout, pending=creation)
 
     def free_at_agents(self, timeout: float, patience: float) -> None:
         """Have the agents free their parts, the latest first, and wait. Idempotent.
@@ -111,7 +112,8 @@ class SessionRegion(Unique):
         """
         for creation in reversed(self.creations):
             if creation.reply is not None:
-                creation.end(Free, creation.reply.region, timeout, timeout=timeout + patience)
+                free = Free(region=creation.reply.region, timeout=timeout)
+                creation.end(free, timeout=timeout + patience)
 
     def own(self, memory: Any) -> None:
         """Set the memory to be closed with the region."""

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from msgspec.structs import astuple
-
 from ..dpu.byte_pool import BytePool
-from ..dpu.values import LatencyResult, RateResult
 from ..errors import Unsupported
 from ..sizes import LARGE, LARGE_SLOTS, SLOT_WAIT_S, SMALL, SMALL_SLOTS
 from ..wire.connection import Connection
@@ -34,7 +31,9 @@ from .transfer import SessionTransfer, TransferReport
 
 if TYPE_CHECKING:
     from ..dma import Device
-    from ..dpu.values import LatencyTask, MeasurementListener, RateTask, WatchTask
+    from ..dpu.benchmark import MeasurementListener
+    from ..schema import LatencyResult, LatencyTask, RateResult, RateTask, WatchTask
+    from ..wire.messages import Request
     from .region import SessionRegion
     from .sample_source import SampleSource
 
@@ -71,7 +70,7 @@ class RemoteDpu:
             reply = pending.reply if pending.done and not pending.error else self._wait(pending)
         except ReplyLost:  # repeating the write is harmless
             return self.write(region, view, offset)
-        return TransferReport(reply, self.provider, emulated=self.emulated)
+        return TransferReport(reply.moved, self.provider, emulated=self.emulated)
 
     def read(self, region: SessionRegion, offset: int, size: int) -> bytes:
         """Read and wait; return the bytes."""
@@ -114,13 +113,19 @@ class RemoteDpu:
                 if view is None or not waits:
                     pending.then = pending.finish
                 if view is None:
-                    fields = (region.handle, offset, staging.handle, slot, size)
+                    move = Move(
+                        src=region.handle, src_offset=offset, dst=staging.handle, dst_offset=slot,
+                        size=size,
+                    )  # fmt: skip
                 else:
-                    fields = (staging.handle, slot, region.handle, offset, size)
+                    move = Move(
+                        src=staging.handle, src_offset=slot, dst=region.handle, dst_offset=offset,
+                        size=size,
+                    )  # fmt: skip
                     staging.buffer[slot : slot + size] = view
                 small = waits and size <= SMALL
-                if not (small and self.link.exchange(Move, fields, pending)):
-                    self.link.post(Move, *fields, pending=pending)
+                if not (small and self.link.exchange(move, pending)):
+                    self.link.post(move, pending=pending)
                 return pending
         if staging is self._small and self._wait_for_small_slot():
             return self._move_whole(region, offset, size, view, waits)
@@ -167,13 +172,14 @@ class RemoteDpu:
     def copy(self, src: SessionRegion, dst: SessionRegion, size: int) -> TransferReport:
         """Copy and wait, after the transfers with these regions that were started before."""
         self._finish_transfers(src, dst)
-        moved = self._request(Move, src.handle, 0, dst.handle, 0, size)
-        return TransferReport(moved, self.provider, emulated=self.emulated)
+        move = Move(src=src.handle, src_offset=0, dst=dst.handle, dst_offset=0, size=size)
+        return TransferReport(self._request(move).moved, self.provider, emulated=self.emulated)
 
     def digest(self, region: SessionRegion, offset: int, size: int) -> str:
         """Return the SHA-256, in hex digits, of bytes that the DPU reads; ordered like copy()."""
         self._finish_transfers(region)
-        return str(self._request(Digest, region.handle, offset, size).sha256)
+        request = Digest(region=region.handle, offset=offset, size=size)
+        return str(self._request(request).digested.sha256)
 
     def _finish_transfers(self, *regions: SessionRegion) -> None:
         """Wait for the transfers with some regions that were started before."""
@@ -182,11 +188,11 @@ class RemoteDpu:
             while not self._worker.wait(job, 1.0):
                 pass
 
-    def _request(self, kind: type, *fields: Any) -> Any:
+    def _request(self, request: Request) -> Any:
         """Send a request that is safe to repeat, and return the reply."""
         while True:
             try:
-                return self._wait(self.link.post(kind, *fields))
+                return self._wait(self.link.post(request))
             except ReplyLost:
                 continue
 
@@ -194,22 +200,20 @@ class RemoteDpu:
         self, region: SessionRegion, task: LatencyTask, listener: MeasurementListener
     ) -> LatencyResult:
         """Measure latencies at the agent."""
-        return LatencyResult(*self._measure(Latency, region, task, listener))
+        request = Latency(region=region.handle, task=task)
+        result: LatencyResult = self._measure(request, listener).result
+        return result
 
     def bandwidth(
         self, region: SessionRegion, task: RateTask, listener: MeasurementListener
     ) -> RateResult:
         """Measure bandwidth at the agent."""
-        return RateResult(*self._measure(Rate, region, task, listener))
+        request = Rate(region=region.handle, task=task)
+        result: RateResult = self._measure(request, listener).result
+        return result
 
-    def _measure(
-        self,
-        kind: type,
-        region: SessionRegion,
-        task: tuple[Any, ...],
-        listener: MeasurementListener,
-    ) -> tuple[Any, ...]:
-        """Return the fields of the reply after its number."""
+    def _measure(self, request: Latency | Rate, listener: MeasurementListener) -> Any:
+        """Measure at the agent; return the final reply."""
 
         def news(message: Any) -> None:
             if isinstance(message, Block):
@@ -220,7 +224,7 @@ class RemoteDpu:
         pending = Pending()
         pending.news = news
         try:
-            self.link.post(kind, region.handle, *task, pending=pending)
+            self.link.post(request, pending=pending)
             while not self.link.wait(pending, _PROGRESS_S):
                 listener.check()
                 self.link.check_silence()
@@ -228,7 +232,7 @@ class RemoteDpu:
             cancel(self.link, pending)
             raise
         listener.check()
-        return astuple(pending.result())[1:]
+        return pending.result()
 
     def monitor(self, region: SessionRegion, task: WatchTask, timeout: float) -> SampleSource:
         """Start a monitor at the agent."""
@@ -238,8 +242,10 @@ class RemoteDpu:
 
     def allocate(self, region: SessionRegion, name: str, place: str, timeout: float) -> Allocated:
         """Have the agent allocate the memory of a region."""
-        fields = (region.size, int(region.access), False, name, place)
-        allocated: Allocated = region.create(self.link, Allocate, *fields, timeout=timeout)
+        request = Allocate(
+            size=region.size, access=int(region.access), export=False, name=name, place=place
+        )
+        allocated: Allocated = region.create(self.link, request, timeout)
         region.handle = allocated.region
         return allocated
 
@@ -247,7 +253,7 @@ class RemoteDpu:
         """Have the agent import a region of this process."""
         assert region.local is not None
         region.token = region.local.export()
-        imported = region.create(self.link, Import, region.token, timeout=self._timeout)
+        imported = region.create(self.link, Import(token=region.token), self._timeout)
         region.handle = imported.region
 
     def forget(self, region: SessionRegion, timeout: float) -> None:

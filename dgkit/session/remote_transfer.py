@@ -2,49 +2,51 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
+
+from msgspec.structs import replace
 
 from ..dpu.job import Chunk, Job, TransferJob
 from ..dpu.job_worker import Worker
-from ..dpu.values import Moved
 from ..errors import DgkitError, LimitReached
+from ..schema import Moved
 from ..types import Op
 from ..wire import messages
-from ..wire.pending import ReplyLost
+from ..wire.pending import Pending, ReplyLost
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..dpu.copier import Slots
     from ..wire.connection import Connection
-    from ..wire.pending import Pending
     from .staging import Staging, WholeMove
 
 
 def cancel(link: Connection, pending: Pending) -> None:
     """Ask the agent to end a request early, unless it has been answered."""
     if link.dead is None and not pending.done:
-        link.post(messages.Cancel, pending.number)
+        link.post(messages.Cancel(target=pending.number))
 
 
-class Request:
+class SentRequest:
     """Step of a chunk: a request, which is sent again if its reply is lost, since that is harmless.
 
     Args:
         link: Connection to the agent.
-        message: The request's class, and its fields after the number.
-        pending: Request that was sent, instead of a message; it is not sent again.
+        message: The request, or the object of one that was sent and is not to be sent again.
     """
 
-    def __init__(self, link: Connection, *message: Any, pending: Pending | None = None) -> None:
-        self._link, self._message = link, message
-        self.pending = pending or link.post(*message)
+    def __init__(self, link: Connection, message: messages.Request | Pending) -> None:
+        self._link = link
+        self._message = None if isinstance(message, Pending) else message
+        self.pending = message if isinstance(message, Pending) else link.post(message)
 
     def done(self) -> bool:
         """Return whether the request was answered or has failed."""
-        if self._message and self.pending.done and isinstance(self.pending.error, ReplyLost):
+        lost = self.pending.done and isinstance(self.pending.error, ReplyLost)
+        if lost and self._message is not None:
             try:
-                self.pending = self._link.post(*self._message)
+                self.pending = self._link.post(self._message)
             except DgkitError as exc:
                 self.pending.error = exc
         return self.pending.done
@@ -86,32 +88,41 @@ class RemoteJob(TransferJob):
         slots.open()
         self._chunk_size = slots.slot_size
 
-    def _move(self, chunk: Chunk) -> Request:
-        staged = (self._slots.handle, chunk.slot)
-        remote = (self.refs[0], self._offset + chunk.at)
-        ends = (*staged, *remote) if self.writes else (*remote, *staged)
-        return Request(self.link, messages.Move, *ends, chunk.size)
+    def _move(self, chunk: Chunk) -> SentRequest:
+        staging, slot = self._slots.handle, chunk.slot
+        region, offset, size = self.refs[0], self._offset + chunk.at, chunk.size
+        if self.writes:
+            move = messages.Move(
+                src=staging, src_offset=slot, dst=region, dst_offset=offset, size=size
+            )
+        else:
+            move = messages.Move(
+                src=region, src_offset=offset, dst=staging, dst_offset=slot, size=size
+            )
+        return SentRequest(self.link, move)
 
     def _record(self, _: Chunk, result: Any) -> None:
-        if isinstance(result, messages.Moved):
-            self._first, self._last = self._first or result, result
-            self._ns[Op.READ] += result.read_ns
-            self._ns[Op.WRITE] += result.write_ns
-            self._parts += result.chunks
+        if isinstance(result, messages.MoveDone):
+            moved = result.moved
+            self._first, self._last = self._first or moved, moved
+            self._ns[Op.READ] += moved.read_ns
+            self._ns[Op.WRITE] += moved.write_ns
+            self._parts += moved.chunks
 
     def _total(self) -> Moved:
-        first, last = self._first, self._last
-        return Moved(
-            self.size, last.op, last.path, last.submit_ns, last.post_ns, last.complete_ns,
-            self._ns[Op.READ], self._ns[Op.WRITE], self._parts,
-            first.first_submit_ns, first.first_post_ns, first.first_complete_ns,
+        first, last = cast("Moved", self._first), cast("Moved", self._last)
+        return replace(
+            last, size=self.size, chunks=self._parts,
+            read_ns=self._ns[Op.READ], write_ns=self._ns[Op.WRITE],
+            first_submit_ns=first.first_submit_ns, first_post_ns=first.first_post_ns,
+            first_complete_ns=first.first_complete_ns,
         )  # fmt: skip
 
     def cancel(self, error: Exception) -> None:
         """End the job early, and ask the agent to do so with the chunks in flight."""
         super().cancel(error)
         for chunk in [*self._storing, *self._loading]:
-            if isinstance(step := chunk.step, Request):  # None: the worker records its result
+            if isinstance(step := chunk.step, SentRequest):  # None: the worker records its result
                 cancel(self.link, step.pending)
 
 
@@ -144,7 +155,7 @@ class SentJob(RemoteJob):
         if sent.error is not None:
             self.fail(sent.error)
         else:
-            moved = sent.reply
+            moved = sent.reply.moved
             self._first = self._last = moved
             self._ns, self._parts = [moved.read_ns, moved.write_ns], moved.chunks
             self.done, self.chunks = self.size, 1
@@ -184,8 +195,8 @@ class _Watch(Job):
     def _prepare(self, slots: Slots) -> None:
         """Do nothing: no bytes are moved."""
 
-    def _load(self, _: Chunk) -> Request:
-        return Request(self._job.link, pending=self._sent)
+    def _load(self, _: Chunk) -> SentRequest:
+        return SentRequest(self._job.link, self._sent)
 
     def _store(self, _: Chunk) -> None:
         """Do nothing: the request was all."""

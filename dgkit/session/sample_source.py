@@ -6,18 +6,15 @@ import contextlib
 import os
 from typing import TYPE_CHECKING, Protocol
 
-import msgspec
-
 from ..errors import PeerError, PeerLost
 from ..wire.creation import Creation
-from ..wire.messages import Cancel, Subscribe, Watch
-from ..wire.telemetry import Sampled, decode_sampled
+from ..wire.messages import UNREADABLE, Cancel, Subscribe, Watch, decode_published
 from .describe import machine_of
 
 if TYPE_CHECKING:
     from ..dpu.sampler import Sampler
-    from ..dpu.values import WatchTask
     from ..report import Machine
+    from ..schema import Sampled, WatchTask
     from ..wire.connection import Connection
     from ..wire.pending import Pending
 
@@ -75,7 +72,7 @@ class LocalSource:
         except Exception as exc:
             self.ended = exc
             return []
-        return [Sampled(0, *block)] if block is not None else []
+        return [block] if block is not None else []
 
     def stop(self) -> None:
         """Free everything."""
@@ -97,13 +94,12 @@ class RemoteSource:
         self._creation = Creation(link)
         self._creation.then = self._on_reply
         number = int.from_bytes(os.urandom(7), "little") + 1
-        endpoint = link.ask(Subscribe, timeout=timeout).endpoint
+        endpoint = link.ask(Subscribe(), timeout=timeout).endpoint
         self._subscriber = link.subscriptions.subscribe(endpoint, number)
         try:
             self._subscriber.wait_subscribed(timeout)
-            watching = link.ask(
-                Watch, number, handle, *task, timeout=timeout, pending=self._creation
-            )
+            watch = Watch(monitor=number, region=handle, task=task)
+            watching = link.ask(watch, timeout=timeout, pending=self._creation)
             self.path: str = watching.path
             self.machine = machine_of(watching.machine)
         except BaseException:  # also Ctrl-C
@@ -123,14 +119,14 @@ class RemoteSource:
         """Return the blocks that have arrived; if there are none, check the agent's process."""
         self._pump()
         try:
-            blocks = [decode_sampled(body) for body in self._subscriber.take()]
+            blocks = [decode_published(body).block for body in self._subscriber.take()]
         except PeerLost:  # before the session's own connection, which knows the agent's process
             self._errors.append(self._link.liveness.lost())
             return []
         except PeerError as exc:
             self._errors.append(exc)
             return []
-        except msgspec.DecodeError as exc:
+        except UNREADABLE as exc:
             error = PeerError(f"the agent published an invalid block of samples: {exc}")
             self._errors.append(error)
             return []
@@ -159,4 +155,4 @@ class RemoteSource:
         self._link.subscriptions.on_end.pop(number, None)
         if self._link.dead is None:
             with contextlib.suppress(PeerError):
-                self._creation.end(Cancel, number, timeout=self._timeout)
+                self._creation.end(Cancel(target=number), timeout=self._timeout)

@@ -14,8 +14,7 @@ from ..errors import ClosedError, DgkitError, PeerError
 from ..sizes import MIB, RATE_BYTES
 from ..types import Access, parse_access
 from ..unique import Unique
-from ..wire.messages import Stats, Subscribe, encode
-from ..wire.telemetry import Subscription
+from ..wire.messages import Stats, Subscribe, Subscription, encode
 from . import argument_checks, describe, lifecycle
 from .region import READ_ONLY, WRITE_ONLY, SessionRegion, check_region, checked_span
 from .region_factory import RegionFactory, RegionRegistry
@@ -196,7 +195,7 @@ class Session(Unique):
         if self.closed:
             raise ClosedError("the session is closed")
         try:
-            self._link.ask(Stats, timeout=self.timeout)
+            self._link.ask(Stats(), timeout=self.timeout)
         except PeerError:
             return False
         return True
@@ -480,11 +479,11 @@ class Session(Unique):
         the DPU's copying thread slept: the next operation then waits until the thread is awake.
         """
         self._link.check()
-        counters: dict[str, int] = self._link.ask(Stats, timeout=self.timeout).counters
+        counters: dict[str, int] = self._link.ask(Stats(), timeout=self.timeout).counters
         return counters | self.dpu.counters() | {"session_regions": len(self._registry)}
 
     def telemetry(self) -> str:
-        """Return the endpoint where the agent publishes latency samples (dgkit.wire.telemetry)."""
+        """Return the endpoint where the agent publishes latency samples (dgkit.wire.messages)."""
         return self.telemetry_subscription()[0]
 
     def telemetry_subscription(self) -> tuple[str, bytes]:
@@ -494,8 +493,8 @@ class Session(Unique):
         message again, once they are read, lets the agent send as many more. The samples are those
         of all clients if the agent was started with --shared-telemetry.
         """
-        reply = self._link.ask(Subscribe, timeout=self.timeout)
-        return str(reply.endpoint), encode(Subscription(reply.monitor))
+        reply = self._link.ask(Subscribe(), timeout=self.timeout)
+        return str(reply.endpoint), encode(Subscription(monitor=reply.monitor))
 
     @property
     def info(self) -> dict[str, Any]:

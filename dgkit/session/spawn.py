@@ -66,8 +66,9 @@ class SoftwareDpu:
         from ..wire.messages import Start, decode_started, encode
 
         plain = [{**asdict(rule), "status": int(rule.status)} for rule in rules]
+        start = Start(provider=provider, rules=plain, max_memory=max_memory or 0, gpu=gpu, pci=pci)
         try:
-            self._socket.sendall(encode(Start(provider, plain, max_memory or 0, gpu, pci)))
+            self._socket.sendall(encode(start))
             answer = self._answer(timeout)
         except TimeoutError as error:
             hint = ": a GPU's driver may take long, connect(timeout=60)" * (provider == "cuda")

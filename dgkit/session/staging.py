@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from ..dma import Device, Region
     from ..wire.connection import Connection
+    from ..wire.messages import Request
 
 
 class WholeMove(Pending):
@@ -80,7 +81,7 @@ class Staging(Slots):
                 self._memory = memory.empty(self.slots * self.slot_size, name="staging")
                 self._region = self._device.register(self._memory)
                 token = self._region.export()
-                self._create(Import, token, True)
+                self._create(Import(token=token, staging=True))
             except BaseException:
                 self.close()
                 raise
@@ -106,10 +107,10 @@ class Staging(Slots):
         pending = self._link.pending
         return [p for p in pending if isinstance(p, WholeMove) and p.staging is self]
 
-    def _create(self, kind: type, *fields: Any) -> None:
+    def _create(self, request: Request) -> None:
         """Have the agent create its part, which it frees when this object goes or is closed."""
         self._creation = Creation(self._link)
-        reply = self._link.ask(kind, *fields, timeout=self._timeout, pending=self._creation)
+        reply = self._link.ask(request, timeout=self._timeout, pending=self._creation)
         self.handle = reply.region
 
     def close(self) -> None:

@@ -12,8 +12,7 @@ from .argument_checks import function, seconds, within
 
 if TYPE_CHECKING:
     from ..dpu.job import TransferJob
-    from ..dpu.values import Moved
-    from ..wire import messages
+    from ..schema import Moved
     from .region import SessionRegion
 
 _OVER_WIRE = "between this process and the DPU by the control connection, without DMA"
@@ -34,7 +33,7 @@ class TransferReport:
 
     def __init__(
         self,
-        moved: Moved | messages.Moved,
+        moved: Moved,
         provider: str,
         over_wire: bool = False,
         emulated: bool = False,

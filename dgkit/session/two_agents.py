@@ -13,7 +13,7 @@ from ..types import Access
 from ..wire.connection import Connection
 from ..wire.messages import Allocate, Allocated, Bye, Fetch, Fetched, Import, Stage
 from .remote_dpu import RemoteDpu
-from .remote_transfer import RemoteJob, Request
+from .remote_transfer import RemoteJob, SentRequest
 from .staging import Staging
 
 if TYPE_CHECKING:
@@ -30,8 +30,10 @@ class _WireStaging(Staging):
     def open(self) -> None:
         """Have the agent allocate the memory, unless that was done before."""
         if not self.handle:
-            fields = (self.slots * self.slot_size, int(Access.RW), False, "staging", "host", True)
-            self._create(Allocate, *fields)
+            size, access = self.slots * self.slot_size, int(Access.RW)
+            self._create(
+                Allocate(size=size, access=access, export=False, name="staging", staging=True)
+            )
 
 
 class _WireJob(RemoteJob):
@@ -41,12 +43,14 @@ class _WireJob(RemoteJob):
         if self.view is None:
             return self._move(chunk)
         staged = bytes(self.view[chunk.at : chunk.at + chunk.size])
-        return Request(self.link, Stage, self._slots.handle, chunk.slot, staged)
+        stage = Stage(region=self._slots.handle, offset=chunk.slot, data=staged)
+        return SentRequest(self.link, stage)
 
     def _store(self, chunk: Chunk) -> Step | None:
         if self.writes:
             return self._move(chunk)
-        return Request(self.link, Fetch, self._slots.handle, chunk.slot, chunk.size)
+        fetch = Fetch(region=self._slots.handle, offset=chunk.slot, size=chunk.size)
+        return SentRequest(self.link, fetch)
 
     def _record(self, chunk: Chunk, result: Any) -> None:
         super()._record(chunk, result)
@@ -91,11 +95,13 @@ class TwoAgents(RemoteDpu):
         """Have one of the agents allocate memory; the DPU's agent imports memory of the host's."""
         if region.on == "dpu":
             return super().allocate(region, name, place, timeout)
-        fields = (region.size, int(region.access), True, name, place)
-        allocated: Allocated = region.create(self._host, Allocate, *fields, timeout=timeout)
+        request = Allocate(
+            size=region.size, access=int(region.access), export=True, name=name, place=place
+        )
+        allocated: Allocated = region.create(self._host, request, timeout)
         region.token = allocated.token
         try:
-            imported = region.create(self.link, Import, region.token, timeout=self._timeout)
+            imported = region.create(self.link, Import(token=region.token), self._timeout)
             region.handle = imported.region
         except BaseException:
             region.free_at_agents(0.0, self._timeout)
@@ -119,5 +125,5 @@ class TwoAgents(RemoteDpu):
         super().close()
         if self._host.dead is None:
             with contextlib.suppress(PeerError):  # a lost or stuck agent frees everything itself
-                self._host.ask(Bye, timeout=min(self._timeout, _BYE_S))
+                self._host.ask(Bye(), timeout=min(self._timeout, _BYE_S))
         self._host.close()

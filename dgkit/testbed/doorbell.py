@@ -70,7 +70,10 @@ class _BarQueue(KernelQueue):
         with socket.create_server((ADDRESSES["host"], 0)) as listener:
             listener.settimeout(pair.WAIT_S)
             port = listener.getsockname()[1]
-            offer = RingOffer(ring, tokens, self.depth, trace, doorbell, starts, port)
+            offer = RingOffer(
+                ring=ring, locals=tokens, depth=self.depth, trace=trace, doorbell=doorbell,
+                starts=starts, port=port,
+            )  # fmt: skip
             pair.write("queue", name, encode(offer))
             try:
                 self._connection, _ = listener.accept()
@@ -330,7 +333,9 @@ class ServedQueue:
         config = RingConfig(offer.depth, trace=offer.trace, index=1)
         served = ImportedRing(proxy, ring, config, own=self.region, own_import=own, peers=peers)
         undo.callback(served.close)
-        answer = RingAnswer(offer.ring, self.region.id, [peer.id for peer in peers])
+        answer = RingAnswer(
+            ring=offer.ring, remote=self.region.id, locals=[peer.id for peer in peers]
+        )
         return answer, lambda: proxy.stats().records
 
     def _serve_pair(
@@ -358,7 +363,10 @@ class ServedQueue:
         queue.connect(peer)
         peer.connect(queue)
         self.queue_pair = queue
-        answer = RingAnswer(offer.ring, key.number, keys, queue.number, key.address, key.size)
+        answer = RingAnswer(
+            ring=offer.ring, remote=key.number, locals=keys, number=queue.number,
+            address=key.address, size=key.size,
+        )  # fmt: skip
         return answer, lambda: nic.stats().entries
 
     def _follow(self) -> None:

@@ -1,9 +1,6 @@
 """Message protocol between two processes: typed requests and replies over ZeroMQ, never payload.
 
 messages.py       all messages, their bounds and their codec
-requests.py       messages from a client to an agent
-replies.py        messages from an agent to a client
-telemetry.py      blocks of samples published on the telemetry socket
 error_codec.py    exceptions as messages
 keys.py           CURVE keys and the list of allowed clients
 address.py        ipc:// and tcp:// addresses, socket files in the runtime folder
@@ -15,7 +12,6 @@ inflow.py         limit on messages that never end
 acceptor.py       limits of the connections of one of the agent's sockets
 listener.py       the agent's end: a ROUTER socket that tracks its clients
 wakeup.py         thread that wakes the agent's loop for events other than requests
-reply_checks.py   kind of each reply, and its texts without control characters
 connection.py     the client's end: requests, and replies matched to them by number
 client_socket.py  the client's ZeroMQ sockets, telemetry subscriptions and monitor-end callbacks
 subscriber.py     one telemetry subscription

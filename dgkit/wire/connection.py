@@ -31,6 +31,7 @@ from .inflow import Growth, heap_trimmer
 from .liveness import Liveness, connection_error, endless
 from .messages import (
     MAX_REQUEST,
+    UNREADABLE,
     Block,
     Cancel,
     Ended,
@@ -38,11 +39,12 @@ from .messages import (
     Outstanding,
     Progress,
     Reply,
+    Request,
+    clean,
     decode_reply,
     encode,
 )
 from .pending import Pending, ReplyLost
-from .reply_checks import REPLIES, UNREADABLE, clean
 from .sockets import readable
 
 SLICE_S = 0.1  # interval at which a waiting thread checks the peer's process
@@ -123,17 +125,16 @@ class Connection:
 
     def post(
         self,
-        kind: Any,
-        *fields: Any,
+        request: Request,
+        *,
         then: Any = None,
         news: Any = None,
         pending: Pending | None = None,
     ) -> Pending:
-        """Send kind(number, *fields) without waiting for the reply.
+        """Send a request without waiting for the reply.
 
         Args:
-            kind: The request's class.
-            fields: Its fields after the number.
+            request: The request, whose number is set.
             then: See Pending.
             news: See Pending.
             pending: Object to use for the request, with its own `then` and `news`; None: a new one.
@@ -150,18 +151,18 @@ class Connection:
             if pending is None:
                 pending = Pending()
                 pending.then, pending.news = then, news
-            return self._post(kind, fields, pending)
+            return self._post(request, pending)
 
-    def _post(self, kind: Any, fields: tuple[Any, ...], pending: Pending) -> Pending:
+    def _post(self, request: Request, pending: Pending) -> Pending:
         self._look_at_memory()
         self.check()
-        number = self._next
-        message = encode(kind(number, *fields))
+        number = request.id = self._next
+        message = encode(request)
         if len(message) > MAX_REQUEST:
             raise ValueError(f"the request has {len(message)} bytes; the limit is {MAX_REQUEST}")
         if not self._pending:
             self._last_received = time.monotonic()  # silence is counted from here
-        pending.expected = REPLIES[kind]
+        pending.expected = request.reply
         # No calls in the next lines, so that no signal handler runs: all of them happen or none.
         self._next = number + 1
         pending.number = number
@@ -175,7 +176,7 @@ class Connection:
             raise
         return pending
 
-    def exchange(self, kind: Any, fields: tuple[Any, ...], pending: Pending) -> bool:
+    def exchange(self, request: Request, pending: Pending) -> bool:
         """Send a request and wait briefly inside libzmq, which gives the lowest latency.
 
         Only for kinds whose encoding is always small.
@@ -188,9 +189,9 @@ class Connection:
             self._look_at_memory()
             if self._pending or self._waiting_senders or self.dead is not None:
                 return False
-            number = self._next
-            pending.expected = REPLIES[kind]
-            message = encode(kind(number, *fields))
+            number = request.id = self._next
+            pending.expected = request.reply
+            message = encode(request)
             self._last_received = time.monotonic()
             self._next = number + 1
             pending.number = number
@@ -200,7 +201,7 @@ class Connection:
                 body = self._socket.recv()
                 self._received += 1
                 reply = decode_reply(body)
-                if reply.id != number or type(reply) is not REPLIES[kind]:
+                if reply.id != number or type(reply) is not request.reply:
                     self._dispatch(reply)
                     return True
                 pending.reply = reply
@@ -252,7 +253,7 @@ class Connection:
                 cancel = Pending()
                 if then is not None:
                     cancel.then = lambda _, then=then: then()
-                self._post(Cancel, (number,), cancel)
+                self._post(Cancel(target=number), cancel)
                 self.subscriptions.on_end.pop(number, None)
                 self._undone.popleft()  # last: to cancel twice is harmless
             self._waiting_senders.pop(_UNDONE, None)
@@ -267,14 +268,11 @@ class Connection:
         """
         self._interrupted = True
 
-    def ask(
-        self, kind: Any, *fields: Any, timeout: float = 5.0, pending: Pending | None = None
-    ) -> Any:
+    def ask(self, request: Request, *, timeout: float = 5.0, pending: Pending | None = None) -> Any:
         """Send a request and return its reply; undo a Creation whose reply is not returned.
 
         Args:
-            kind: The request's class.
-            fields: Its fields after the number.
+            request: The request.
             timeout: Seconds.
             pending: As for post().
 
@@ -284,10 +282,11 @@ class Connection:
         """
         pending = pending or Pending()
         try:
-            self.post(kind, *fields, pending=pending)
+            self.post(request, pending=pending)
             if not self.wait(pending, timeout):
                 raise PeerTimeout(
-                    f"{self.address.endpoint} did not answer {kind.__name__} within {timeout} s"
+                    f"{self.address.endpoint} did not answer {type(request).__name__} within "
+                    f"{timeout} s"
                 )
             return pending.result()
         except BaseException:  # also Ctrl-C
@@ -436,7 +435,7 @@ class Connection:
             query = Pending()
             query.then = self._fail_lost
             try:
-                self._post(Outstanding, (), query)
+                self._post(Outstanding(), query)
                 self._query = query
             except PeerTimeout:  # the agent accepts no request now: the next _drain() retries
                 return

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..errors import ClosedError
 from .pending import Pending, ReplyLost
 
 if TYPE_CHECKING:
     from .connection import Connection
+    from .messages import Request
 
 
 class Creation(Pending):
@@ -26,14 +27,14 @@ class Creation(Pending):
         self._link = link
         self.freed = False
 
-    def end(self, kind: Any, *fields: Any, timeout: float) -> None:
+    def end(self, request: Request, *, timeout: float) -> None:
         """Have the agent free it by a request, and wait; arguments as Connection.ask(). Idempotent.
 
         If an exception interrupts it, call it again, or undo().
         """
         if not self.freed:
             with contextlib.suppress(ClosedError):  # freed by an earlier request, or the session's
-                self._link.ask(kind, *fields, timeout=timeout)
+                self._link.ask(request, timeout=timeout)
             self.freed = True
 
     def undo(self) -> None:

@@ -60,7 +60,9 @@ def to_wire(exc: BaseException, request_id: int) -> Failed:
     if isinstance(exc, errors.TransferError):
         failure = _failure(exc.completion)
     text = text[:_MAX_TEXT].encode(errors="backslashreplace").decode()  # no lone surrogates
-    return Failed(request_id, kind, text, number, failure, check)
+    return Failed(
+        id=request_id, kind=kind, text=text, errno=number, completion=failure, check=check
+    )
 
 
 def _text(exc: BaseException) -> str:
@@ -76,9 +78,12 @@ def _errno(exc: BaseException) -> int:
 
 
 def _failure(completion: Any) -> Failure:
-    path = Path[str(completion.path).upper()].value
-    stamps = (completion.submit_ns, completion.post_ns, completion.complete_ns)
-    return Failure(int(completion.status), int(completion.op), path, *stamps)
+    return Failure(
+        status=int(completion.status), op=int(completion.op),
+        path=Path[str(completion.path).upper()].value,
+        submit_ns=completion.submit_ns, post_ns=completion.post_ns,
+        complete_ns=completion.complete_ns,
+    )  # fmt: skip
 
 
 def to_exception(failed: Failed) -> Exception:

@@ -13,9 +13,8 @@ import zmq
 from ..errors import ClosedError, PeerError, PeerTimeout, again
 from .address import Address
 from .liveness import Liveness, connection_error, endless
-from .messages import MAX_BLOCK, encode
+from .messages import MAX_BLOCK, TELEMETRY_HWM, Subscription, encode
 from .sockets import readable, set_client_curve, set_keepalive
-from .telemetry import TELEMETRY_HWM, Subscription
 
 _SLICE_S = 0.05  # maximum time that close() waits for wait_subscribed()
 _BATCH = 200  # messages received per call: 10 s of blocks, about 100 us
@@ -88,7 +87,8 @@ class Subscriber:
     def _grant(self, blocks: int) -> None:
         """Subscribe, or let the agent send more blocks."""
         with contextlib.suppress(zmq.Again):  # the connection has ended
-            self._socket.send(encode(Subscription(self._number, blocks)), zmq.NOBLOCK)
+            credit = Subscription(monitor=self._number, credit=blocks)
+            self._socket.send(encode(credit), zmq.NOBLOCK)
 
     def wait_subscribed(self, timeout: float) -> None:
         """Wait until the agent has noted the subscription: it sends all blocks from now on.

@@ -21,9 +21,10 @@ from rig import Figure, exporter, floor_ns, median_call, per_call, rounds
 import dgkit
 from dgkit.dma import measure
 from dgkit.runtime_folder import runtime_dir
+from dgkit.schema import Moved
 from dgkit.units import size_text
 from dgkit.widgets.hexview.write_history import WriteHistory, record_writes
-from dgkit.wire.messages import Move, Moved, encode
+from dgkit.wire.messages import Move, MoveDone, encode
 
 SIZE = 64 << 20
 DEPTH = 256
@@ -358,9 +359,13 @@ def through_agent(_: Bench) -> Iterator[Figure]:
     """
     import zmq
 
-    request = len(encode(Move(1 << 40, 1, 0, 2, 0, 64)))
-    stamps = [time.monotonic_ns()] * 3
-    reply = len(encode(Moved(1 << 40, 64, 1, 1, *stamps, 1000, 1000, 1)))
+    request = len(encode(Move(id=1 << 40, src=1, src_offset=0, dst=2, dst_offset=0, size=64)))
+    now = time.monotonic_ns()
+    moved = Moved(
+        size=64, op=1, path=1, submit_ns=now, post_ns=now, complete_ns=now, read_ns=1000,
+        write_ns=1000, chunks=1, first_submit_ns=now, first_post_ns=now, first_complete_ns=now,
+    )  # fmt: skip
+    reply = len(encode(MoveDone(id=1 << 40, moved=moved)))
     address = f"ipc://{runtime_dir()}/bench-echo-{time.monotonic_ns()}"
     code = f"import sys; sys.path[:] = {sys.path!r}\n{ECHO}"
     command = [sys.executable, "-c", code, address, str(reply)]

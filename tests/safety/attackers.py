@@ -94,16 +94,18 @@ class Raw:
         from dgkit.wire import messages as m
 
         with contextlib.suppress(zmq.Again):
-            self.socket.send(m.encode(m.Hello(0, m.VERSION, os.getpid(), "b", "m", "0")))
+            hello = m.Hello(version=m.VERSION, pid=os.getpid(), boot="b", machine="m", package="0")
+            self.socket.send(m.encode(hello))
             reply = m.decode_reply(self.socket.recv())
             self.number = getattr(reply, "first_id", 0)
         return self.number > 0
 
-    def post(self, kind: Any, *fields: Any) -> None:
+    def post(self, request: Any) -> None:
         """Send a request; the reply may wait for ever."""
         from dgkit.wire import messages as m
 
-        self.socket.send(m.encode(kind(self.number, *fields)))
+        request.id = self.number
+        self.socket.send(m.encode(request))
         self.number += 1
 
 
@@ -163,7 +165,8 @@ def malformed(address: str, key: str, count: Count) -> None:
             if not raw.greet():
                 continue
             for _ in range(5000):
-                body = bytearray(m.encode(m.Move(raw.number, 1, 0, 2, 0, 64)))
+                move = m.Move(id=raw.number, src=1, src_offset=0, dst=2, dst_offset=0, size=64)
+                body = bytearray(m.encode(move))
                 body[random.randrange(len(body))] = random.randrange(256)
                 raw.number += 1
                 raw.socket.send(bytes(body) + os.urandom(random.choice([0, 0, 9, 60_000])))
@@ -178,8 +181,7 @@ def subscriptions(address: str, key: str, count: Count) -> None:
     import zmq
 
     import dgkit
-    from dgkit.wire.messages import encode
-    from dgkit.wire.telemetry import Subscription
+    from dgkit.wire.messages import Subscription, encode
 
     with dgkit.connect(address, keys=key) as session:
         endpoint = session.telemetry()
@@ -187,7 +189,7 @@ def subscriptions(address: str, key: str, count: Count) -> None:
             with _raw(endpoint, key) as raw, contextlib.suppress(zmq.Again):
                 for number in range(500):
                     size = random.choice([0, 0, 0, 8, 900])
-                    raw.socket.send(encode(Subscription(number)) + os.urandom(size))
+                    raw.socket.send(encode(Subscription(monitor=number)) + os.urandom(size))
                     count()
 
 
@@ -195,17 +197,19 @@ def unread(address: str, key: str, count: Count) -> None:
     """Ask for long measurements and many replies, and read none."""
     import zmq
 
+    from dgkit.schema import LatencyTask
     from dgkit.wire import messages as m
 
     while True:
         with _raw(address, key) as raw, contextlib.suppress(zmq.Again):
             if not raw.greet():
                 continue
-            raw.post(m.Allocate, 64, 3, False, "")
+            raw.post(m.Allocate(size=64, access=3, export=False, name=""))
             region = getattr(m.decode_reply(raw.socket.recv()), "region", 1)
-            raw.post(m.Latency, region, 0, 64, 0, 1_000_000, 0)
+            task = LatencyTask(offset=0, size=64, op=0, samples=1_000_000, path=0)
+            raw.post(m.Latency(region=region, task=task))
             for _ in range(20_000):
-                raw.post(m.Stats)
+                raw.post(m.Stats())
                 count()
 
 
@@ -242,7 +246,7 @@ def imports(address: str, key: str, count: Count) -> None:
             ):
                 for token in random.choices(tokens, k=50):
                     with contextlib.suppress(dgkit.PeerTimeout):
-                        session._link.ask(m.Import, token)
+                        session._link.ask(m.Import(token=token))
                     count()
 
 
@@ -256,9 +260,9 @@ def storms(address: str, key: str, count: Count) -> None:
         with _raw(address, key) as raw, contextlib.suppress(zmq.Again):
             way = random.randrange(3)
             if way and raw.greet():
-                raw.post(m.Allocate, MIB, 3, False, "")
+                raw.post(m.Allocate(size=MIB, access=3, export=False, name=""))
                 if way == 2:
-                    raw.post(m.Bye)
+                    raw.post(m.Bye())
                     raw.socket.recv()
             count()
 

@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 from support.processes import agents
 
 import dgkit
+from dgkit.schema import LatencyTask, RateTask, WatchTask
 from dgkit.wire import messages as m
 from dgkit.wire.address import parse
 
-HELLO = m.Hello(0, m.VERSION, 17, "boot", "machine", "0.1.0")
+HELLO = m.Hello(version=m.VERSION, pid=17, boot="boot", machine="machine", package="0.1.0")
 REPLY_MS = 30_000
 UNTYPED = "the other side failed"  # how an agent reports an exception that is not one of dgkit's
 
@@ -45,28 +46,39 @@ def _valid() -> st.SearchStrategy[m.Request]:
     small, any_size = st.integers(1, 4), st.integers(0, 2**63 - 1)
     size = st.one_of(st.integers(0, 4096), any_size)
     name, op, path = st.text(max_size=256), st.integers(0, 1), st.integers(0, 2)
-    few, access, number = st.integers(0, 4096), st.integers(1, 3), st.just(0)
+    few, access, flag = st.integers(0, 4096), st.integers(1, 3), st.booleans()
+    latency = st.builds(
+        LatencyTask, offset=size, size=size, op=op, samples=st.integers(1, 50), path=path
+    )
+    rate = st.builds(
+        RateTask, size=size, op=op, window=st.integers(1, 64), seconds=st.just(0.001), path=path
+    )
+    watch = st.builds(
+        WatchTask, offset=size, size=st.integers(1, 4096), op=op, samples=small, path=path,
+        every_s=st.floats(0.01, 60),
+    )  # fmt: skip
+    own = {"size": few, "place": st.just("host")}
     return st.one_of(
-        st.builds(m.Allocate, number, size, access, st.booleans(), name, name),
-        st.builds(m.Allocate, number, few, access, st.booleans(), name, st.just("host")),
-        st.builds(m.Import, number, st.binary(max_size=768)),
-        st.builds(m.Export, number, small, st.integers(0, 3)),
-        st.builds(m.Free, number, small, st.floats(0, 0.01)),
-        st.builds(m.Move, number, small, size, small, size, size),
-        st.builds(m.Digest, number, small, size, size),
-        st.builds(m.Latency, number, small, size, size, op, st.integers(1, 50), path),
-        st.builds(m.Rate, number, small, size, op, st.integers(1, 64), st.just(0.001), path),
-        st.builds(m.Cancel, number, any_size),
-        st.builds(m.Stats, number),
-        st.builds(m.Subscribe, number),
-        st.builds(m.OpenRing, number, st.binary(max_size=768), small, st.lists(small, max_size=9),
-                  st.integers(0, 1 << 15), st.booleans(), st.integers(0, 2**32), st.booleans()),
-        st.builds(m.CloseRing, number, small),
-        st.builds(m.Stage, number, small, size, st.binary(max_size=200)),
-        st.builds(m.Fetch, number, small, size, few),
-        st.builds(m.Outstanding, number),
-        st.builds(m.Watch, number, small, small, size, st.integers(1, 4096), op, small, path,
-                  st.floats(0.01, 60)),
+        st.builds(m.Allocate, size=size, access=access, export=flag, name=name, place=name),
+        st.builds(m.Allocate, access=access, export=flag, name=name, **own),
+        st.builds(m.Import, token=st.binary(max_size=768)),
+        st.builds(m.Export, region=small, access=st.integers(0, 3)),
+        st.builds(m.Free, region=small, timeout=st.floats(0, 0.01)),
+        st.builds(m.Move, src=small, src_offset=size, dst=small, dst_offset=size, size=size),
+        st.builds(m.Digest, region=small, offset=size, size=size),
+        st.builds(m.Latency, region=small, task=latency),
+        st.builds(m.Rate, region=small, task=rate),
+        st.builds(m.Cancel, target=any_size),
+        st.builds(m.Stats),
+        st.builds(m.Subscribe),
+        st.builds(m.OpenRing, memory=st.binary(max_size=768), region=small,
+                  locals=st.lists(small, max_size=9), depth=st.integers(0, 1 << 15), weak=flag,
+                  index=st.integers(0, 2**32), trace=flag),
+        st.builds(m.CloseRing, ring=small),
+        st.builds(m.Stage, region=small, offset=size, data=st.binary(max_size=200)),
+        st.builds(m.Fetch, region=small, offset=size, size=few),
+        st.builds(m.Outstanding),
+        st.builds(m.Watch, monitor=small, region=small, task=watch),
     )  # fmt: skip
 
 
@@ -81,7 +93,7 @@ BODIES = st.lists(
 
 
 # What each client has when its own requests begin: regions 1 and 2, of the agent's memory.
-OWN = [(m.Allocate(0, 4096, 3, True, "", "host"), None)] * 2
+OWN = [(m.Allocate(size=4096, access=3, export=True, name="", place="host"), None)] * 2
 
 
 def message(drawn: object, number: int) -> bytes:

@@ -85,11 +85,14 @@ print(router.bind("tcp://127.0.0.1:0") and "" or router.last_endpoint.decode(), 
 while True:
     route, body = router.recv_multipart()
     number = getattr(m.decode_request(body), "id", 0)
-    limits = (2, 1 << 30, 1 << 30, 0, False, "", "0")
-    welcome = m.Welcome(number, m.VERSION, 5, "dpu", "soft", {}, 0, boot_id(), "machine", *limits)
+    welcome = m.Welcome(
+        id=number, version=m.VERSION, first_id=5, role="dpu", provider="soft", why={}, pid=0,
+        boot=boot_id(), machine="machine", cpus=2, max_memory=1 << 30, max_size=1 << 30,
+        inline_max=0, spinning=False, engine="", package="0",
+    )
     router.send_multipart([route, m.encode(welcome)])
     for _ in range(random.choice((1, 400, 1100, 3000))):
-        router.send_multipart([route, m.encode(m.Progress(number + 77, 1, 2))])
+        router.send_multipart([route, m.encode(m.Progress(id=number + 77, done=1, total=2))])
 """
 # Names the proxy's port, the second of the two, as that of the telemetry.
 TELEMETRY = """
@@ -291,12 +294,18 @@ class Fuzz:
             pair = keys.load("default")
             set_client_curve(dealer, (pair.public, pair.secret), self._key.removeprefix("?key="))
             dealer.connect(f"tcp://127.0.0.1:{self._servers['requests']}")
-            dealer.send(m.encode(m.Hello(0, m.VERSION, os.getpid(), "b", "m", "0")))
+            dealer.send(
+                m.encode(
+                    m.Hello(
+                        id=0, version=m.VERSION, pid=os.getpid(), boot="b", machine="m", package="0"
+                    )
+                )
+            )
             if not dealer.poll(1000):
                 return
             first = getattr(m.decode_reply(dealer.recv()), "first_id", 1)
             for number in range(rng.choice((1, 400, 1100, 3000, 20_000))):
-                dealer.send(m.encode(m.Stats(first + number)), zmq.NOBLOCK)
+                dealer.send(m.encode(m.Stats(id=first + number)), zmq.NOBLOCK)
             time.sleep(rng.choice((0.0, 0.1, 0.7)))
 
     def _subscribe(self, rng: random.Random) -> None:
@@ -304,9 +313,8 @@ class Fuzz:
         import zmq
 
         from dgkit.wire import keys
-        from dgkit.wire.messages import encode
+        from dgkit.wire.messages import Subscription, encode
         from dgkit.wire.sockets import set_client_curve
-        from dgkit.wire.telemetry import Subscription
 
         with contextlib.suppress(zmq.ZMQError), self._context.socket(zmq.DEALER) as dealer:
             dealer.linger, dealer.reconnect_ivl, dealer.sndhwm = 0, -1, 0
@@ -317,7 +325,7 @@ class Fuzz:
             monitor = rng.choice((0, 1, rng.getrandbits(48)))
             credits = [rng.choice((0, 1, 500, 1000, rng.getrandbits(62))) for _ in range(3)]
             for number in range(rng.choice((1, 10, 400, 3000))):
-                body = encode(Subscription(monitor, credits[number % 3]))
+                body = encode(Subscription(monitor=monitor, credit=credits[number % 3]))
                 if rng.random() < 0.02:
                     body = rng.choice((b"", rng.randbytes(rng.randrange(2000)), mutate(rng, body)))
                 dealer.send(body, zmq.NOBLOCK | rng.choice((0, 0, 0, zmq.SNDMORE)))

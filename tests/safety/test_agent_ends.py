@@ -59,7 +59,7 @@ def test_a_software_dpu_that_must_be_killed_leaves_nothing(folder):
 def test_a_software_dpu_whose_starter_went_meanwhile_ends_in_silence(folder):
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        ours.sendall(encode(Start("soft", [], 0)))
+        ours.sendall(encode(Start(provider="soft", rules=[], max_memory=0)))
         ours.close()
         done = subprocess.run(
             python(

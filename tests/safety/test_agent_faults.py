@@ -75,7 +75,11 @@ def test_a_hello_that_is_not_utf_8_is_refused_alone():
     with agent() as one, zmq.Context() as context, context.socket(zmq.DEALER) as raw:
         raw.linger = 0
         raw.connect(parse(one.address).endpoint)
-        hello = m.encode(m.Hello(0, m.VERSION, 17, "boot", "machine", "0.1.0"))
+        hello = m.encode(
+            m.Hello(
+                id=0, version=m.VERSION, pid=17, boot="boot", machine="machine", package="0.1.0"
+            )
+        )
         raw.send(hello.replace(b"boot", b"\xff\xfe\xff\xfe"))
         assert raw.poll(5000)
         assert m.decode_reply(raw.recv()).kind == "PeerError"

@@ -11,12 +11,17 @@ from support.processes import cli
 import dgkit
 from dgkit.agent import unit
 from dgkit.agent.systemd import quote
+from dgkit.schema import LatencyResult, RateResult
 from dgkit.wire import messages as m
 from dgkit.wire.error_codec import to_exception
 from dgkit.wire.host_id import boot_id
-from dgkit.wire.telemetry import SUBSCRIBED
+from dgkit.wire.messages import SUBSCRIBED
 
-WELCOME = (m.VERSION, 5, "dpu", "soft", {}, 0, boot_id(), "machine", 2, 1 << 30, 1 << 30, 0, False)
+WELCOME = {
+    "version": m.VERSION, "first_id": 5, "role": "dpu", "provider": "soft", "why": {}, "pid": 0,
+    "boot": boot_id(), "machine": "machine", "cpus": 2, "max_memory": 1 << 30,
+    "max_size": 1 << 30, "inline_max": 0, "spinning": False, "engine": "", "package": "0",
+}  # fmt: skip
 ESCAPE = "\x1b[2J\x1b]0;title\x07\x9b31m"
 
 
@@ -53,21 +58,28 @@ def hostile(path, answer):
             router.close()
 
 
+ODD_COMPLETION = m.Failure(status=99, op=99, path=99, submit_ns=0, post_ns=0, complete_ns=0)
 ODD = {
     "empty": lambda number: b"",
-    "not utf-8": lambda number: m.encode(m.Subscribed(number, "abcd")).replace(
+    "not utf-8": lambda number: m.encode(m.Subscribed(id=number, endpoint="abcd")).replace(
         b"abcd", b"\xff" * 4
     ),
     "deep": lambda number: b"\x91" * 20_000 + b"\xc0",
-    "another kind": lambda number: m.encode(m.Done(number)),
-    "another number": lambda number: m.encode(m.Done(number + 77)),
+    "another kind": lambda number: m.encode(m.Done(id=number)),
+    "another number": lambda number: m.encode(m.Done(id=number + 77)),
     "an odd status": lambda number: m.encode(
-        m.Failed(number, "TransferError", "x", 0, m.Failure(99, 99, 99, 0, 0, 0))
+        m.Failed(id=number, kind="TransferError", text="x", errno=0, completion=ODD_COMPLETION)
     ),
-    "an odd errno": lambda number: m.encode(m.Failed(number, "NativeError", "x", 2**63, None)),
-    "an odd kind": lambda number: m.encode(m.Failed(number, "SystemExit", "x", 0, None)),
-    "odd samples": lambda number: m.encode(m.Block(number, 0, b"123")),
-    "an odd access": lambda number: m.encode(m.Imported(number, 1, 64, 99, "map")),
+    "an odd errno": lambda number: m.encode(
+        m.Failed(id=number, kind="NativeError", text="x", errno=2**63, completion=None)
+    ),
+    "an odd kind": lambda number: m.encode(
+        m.Failed(id=number, kind="SystemExit", text="x", errno=0, completion=None)
+    ),
+    "odd samples": lambda number: m.encode(m.Block(id=number, number=0, samples=b"123")),
+    "an odd access": lambda number: m.encode(
+        m.Imported(id=number, region=1, size=64, access=99, method="map")
+    ),
     "a map": lambda number: msgspec.msgpack.encode({"id": number}),
 }
 
@@ -76,7 +88,7 @@ ODD = {
 def test_an_odd_reply_is_a_typed_error(tmp_path, odd):
     def answer(kind, number):
         if kind is m.Hello:
-            return m.encode(m.Welcome(number, *WELCOME, "", "0"))
+            return m.encode(m.Welcome(id=number, **WELCOME))
         return ODD[odd](number)
 
     for use in (lambda session: session.stats(), lambda session: session.empty(64, on="dpu")):
@@ -101,9 +113,11 @@ def test_an_odd_reply_to_hello_is_a_typed_error(tmp_path, odd):
 def test_escapes_in_the_texts_of_an_agent_are_removed(tmp_path):
     def answer(kind, number):
         if kind is m.Hello:
-            words = [ESCAPE if word in ("machine", "soft") else word for word in WELCOME]
-            return m.encode(m.Welcome(number, *words, ESCAPE, ESCAPE))
-        return m.encode(m.Failed(number, "PeerError", ESCAPE, 0, None))
+            texts = dict.fromkeys(("machine", "provider", "engine", "package"), ESCAPE)
+            return m.encode(m.Welcome(id=number, **WELCOME | texts))
+        return m.encode(
+            m.Failed(id=number, kind="PeerError", text=ESCAPE, errno=0, completion=None)
+        )
 
     with hostile(tmp_path, answer) as address, dgkit.connect(address, timeout=1.0) as session:
         assert "\x1b" not in f"{session!r} {session.info}"
@@ -114,7 +128,10 @@ def test_escapes_in_the_texts_of_an_agent_are_removed(tmp_path):
 
 def test_an_error_text_keeps_its_lines_and_letters():
     text = "größer als\n\t4 GiB"
-    assert str(to_exception(m.Failed(1, "PeerError", text, 0, None))) == text
+    assert (
+        str(to_exception(m.Failed(id=1, kind="PeerError", text=text, errno=0, completion=None)))
+        == text
+    )
 
 
 @pytest.mark.parametrize(
@@ -166,10 +183,17 @@ ODD_MACHINES = {
 
 def _measured(number, kind, machine, elapsed=1):
     if kind is m.Latency:
-        return m.LatencyDone(number, 0, "inline", 0, 0, machine)
+        result = LatencyResult(
+            blocks=0, path="inline", floor_before=0, floor_after=0, machine=machine, sleeps=0
+        )
+        return m.LatencyDone(id=number, result=result)
     if kind is m.Rate:
-        return m.RateDone(number, 1, 1, elapsed, 0, "inline", 0, 0, machine)
-    return m.Watching(number, "inline", machine)
+        result = RateResult(
+            ops=1, moved=1, elapsed_ns=elapsed, failed=0, path="inline",
+            floor_before=0, floor_after=0, machine=machine, sleeps=0,
+        )  # fmt: skip
+        return m.RateDone(id=number, result=result)
+    return m.Watching(id=number, path="inline", machine=machine)
 
 
 @pytest.mark.parametrize("odd", ODD_MACHINES)
@@ -186,14 +210,16 @@ def test_an_odd_duration_is_a_typed_error(tmp_path, elapsed):
 def _fails_typed(tmp_path, use, machine, elapsed=1):
     def answer(kind, number):
         if kind is m.Hello:
-            return m.encode(m.Welcome(number, *WELCOME, "", "0"))
+            return m.encode(m.Welcome(id=number, **WELCOME))
         if kind is m.Import:
-            return m.encode(m.Imported(number, 1, 64, 3, "map"))
+            return m.encode(m.Imported(id=number, region=1, size=64, access=3, method="map"))
         if kind is m.Subscribe:
-            return m.encode(m.Subscribed(number, f"ipc://{tmp_path}/telemetry.sock", 1))
+            return m.encode(
+                m.Subscribed(id=number, endpoint=f"ipc://{tmp_path}/telemetry.sock", monitor=1)
+            )
         if kind in (m.Rate, m.Watch):
             return m.encode(_measured(number, kind, machine, elapsed))
-        return m.encode(m.Done(number))
+        return m.encode(m.Done(id=number))
 
     with (
         hostile(tmp_path, answer) as address,

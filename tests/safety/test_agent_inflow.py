@@ -37,7 +37,11 @@ def client_of(address):
 
 
 def greet(client):
-    client.send(m.encode(m.Hello(0, m.VERSION, os.getpid(), "b", "m", "0")))
+    client.send(
+        m.encode(
+            m.Hello(id=0, version=m.VERSION, pid=os.getpid(), boot="b", machine="m", package="0")
+        )
+    )
     return m.decode_reply(client.read_frame()).first_id
 
 
@@ -260,7 +264,7 @@ def _is_barred(address, key="flood"):
 def test_what_a_slow_loop_has_not_taken_is_little_and_bars_its_sender(slow_agent):
     served, address = slow_agent
     before = most = own_bytes(served.pid)
-    hello = m.Hello(0, m.VERSION, os.getpid(), "b", "m", "0")
+    hello = m.Hello(id=0, version=m.VERSION, pid=os.getpid(), boot="b", machine="m", package="0")
     with dgkit.connect(address, timeout=20.0), _flooder(address, hello) as (dealer, _):
         for _ in _flood(dealer):
             most = max(most, own_bytes(served.pid))
@@ -318,7 +322,13 @@ def test_hellos_of_a_key_beyond_a_burst_wait_for_their_turn(own_keys):
         began = time.monotonic()
         dealers = [stack.enter_context(_dealer(served.address)) for _ in range(burst + more)]
         for dealer in dealers:
-            dealer.send(m.encode(m.Hello(0, m.VERSION, 1, "boot", "machine", "0")))
+            dealer.send(
+                m.encode(
+                    m.Hello(
+                        id=0, version=m.VERSION, pid=1, boot="boot", machine="machine", package="0"
+                    )
+                )
+            )
         for dealer in dealers:
             assert dealer.poll(20_000)
             assert isinstance(m.decode_reply(dealer.recv()), m.Welcome)
@@ -347,7 +357,7 @@ def test_not_each_turn_looks_at_all_hellos_that_wait():
 
 def test_who_does_not_wait_for_the_reply_to_hello_is_barred(slow_agent):
     _, address = slow_agent
-    with _flooder(address, m.Stats(1)) as (dealer, reply):
+    with _flooder(address, m.Stats(id=1)) as (dealer, reply):
         assert type(reply) is m.Failed
         for _ in range(200):
             dealer.send(b"neither Hello nor patience")

@@ -11,6 +11,7 @@ from support.processes.agents import python
 from support.processes.waiting import until
 
 import dgkit
+from dgkit.schema import LatencyTask, RateTask, WatchTask
 from dgkit.wire import keys
 from dgkit.wire import messages as m
 from dgkit.wire.address import parse
@@ -156,11 +157,19 @@ def test_more_clients_than_allowed_are_refused_by_name():
 @pytest.mark.parametrize(
     "request_of",
     [
-        lambda region, size: (m.Rate, region, size, 1, 1, 0.001, 0),
-        lambda region, size: (m.Latency, region, 0, size, 1, 1, 0),
-        lambda region, size: (m.Watch, 1, region, 0, size, 1, 1, 0, 1.0),
-        lambda region, size: (m.Digest, region, 0, size),
-        lambda region, size: (m.Move, region, 0, region, 0, size),
+        lambda size: m.Rate(
+            region=1, task=RateTask(size=size, op=1, window=1, seconds=0.001, path=0)
+        ),
+        lambda size: m.Latency(
+            region=1, task=LatencyTask(offset=0, size=size, op=1, samples=1, path=0)
+        ),
+        lambda size: m.Watch(
+            monitor=1,
+            region=1,
+            task=WatchTask(offset=0, size=size, op=1, samples=1, path=0, every_s=1.0),
+        ),
+        lambda size: m.Digest(region=1, offset=0, size=size),
+        lambda size: m.Move(src=1, src_offset=0, dst=1, dst_offset=0, size=size),
     ],
     ids=["rate", "latency", "watch", "digest", "move"],
 )
@@ -170,6 +179,7 @@ def test_more_bytes_than_a_region_has_are_refused_before_memory_is_taken(tmp_pat
         dgkit.connect(address) as session,
         session.empty(4096, on="dpu") as region,
     ):
-        kind, *fields = request_of(region.handle, session.stats()["max_memory"] + 1)
+        assert region.handle == 1
+        request = request_of(session.stats()["max_memory"] + 1)
         with pytest.raises(dgkit.BoundsError, match=r"4,?096 bytes"):
-            session._link.ask(kind, *fields)
+            session._link.ask(request)

@@ -20,8 +20,7 @@ from dgkit.dma import RemoteRegion
 from dgkit.dpu.copier import Copier
 from dgkit.wire import keys
 from dgkit.wire.address import parse
-from dgkit.wire.messages import encode
-from dgkit.wire.telemetry import Subscription
+from dgkit.wire.messages import Subscription, encode
 
 MIB = 1 << 20
 
@@ -143,7 +142,7 @@ def _subscriber(context, endpoint, number):
     sub.linger = 0
     sub.reconnect_ivl = -1
     sub.connect(endpoint)
-    sub.send(encode(Subscription(number)))
+    sub.send(encode(Subscription(monitor=number)))
     return sub
 
 

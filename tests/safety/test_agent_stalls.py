@@ -68,8 +68,8 @@ def attacked(address, token, attackers=3):
         with dgkit.connect(address, timeout=30.0) as session:
             while not ending.is_set():
                 try:
-                    handle = session._link.ask(m.Import, token, timeout=30.0).region
-                    session._link.ask(m.Free, handle, 1.0, timeout=30.0)
+                    handle = session._link.ask(m.Import(token=token), timeout=30.0).region
+                    session._link.ask(m.Free(region=handle, timeout=1.0), timeout=30.0)
                 except dgkit.DgkitError as error:
                     errors.append(error)
 
@@ -90,12 +90,12 @@ def longest(address, honest):
     with dgkit.connect(address) as session:
         while time.monotonic() < end:
             began = time.monotonic()
-            handle = session._link.ask(m.Import, honest, timeout=30.0).region
+            handle = session._link.ask(m.Import(token=honest), timeout=30.0).region
             with session.empty(64) as near, session.empty(64, on="dpu") as far:
                 session.write(near, b"fine")
                 session.copy(near, far)
                 assert session.read(far, 4) == b"fine"
-            session._link.ask(m.Free, handle, 1.0, timeout=30.0)
+            session._link.ask(m.Free(region=handle, timeout=1.0), timeout=30.0)
             most = max(most, time.monotonic() - began)
     return most
 

@@ -15,10 +15,9 @@ from support.processes.zmtp import Zmtp, frame
 import dgkit
 from dgkit.wire import keys
 from dgkit.wire.address import parse
-from dgkit.wire.messages import encode
+from dgkit.wire.messages import SUBSCRIBED, Subscription, decode_published, encode
 from dgkit.wire.sockets import set_client_curve
 from dgkit.wire.subscriber import Subscriber
-from dgkit.wire.telemetry import SUBSCRIBED, Subscription, decode_sampled
 
 
 @pytest.fixture
@@ -41,7 +40,7 @@ def test_a_client_receives_its_own_samples_only(private):
         near, far = two.empty(64), two.empty(64, on="dpu")
         endpoint, mine = two.telemetry_subscription()
         with zmq.Context() as context:
-            spy = _subscribed(context, one.telemetry(), encode(Subscription(0)))
+            spy = _subscribed(context, one.telemetry(), encode(Subscription(monitor=0)))
             own = _subscribed(context, endpoint, mine)
 
             def heard():
@@ -50,7 +49,7 @@ def test_a_client_receives_its_own_samples_only(private):
 
             until(heard, "its own block")
             for _ in range(20):
-                assert decode_sampled(own.recv()).source == "move"
+                assert decode_published(own.recv()).block.source == "move"
                 until(heard, "more blocks")
             assert not spy.poll(200)
             spy.close()
@@ -85,7 +84,7 @@ def test_a_flood_of_subscriptions_takes_no_memory(private, size):
         deadline = time.monotonic() + 2.0
         while time.monotonic() < deadline:
             if sub.poll(10, zmq.POLLOUT):
-                sub.send(encode(Subscription(5)) if size < 9 else os.urandom(size))
+                sub.send(encode(Subscription(monitor=5)) if size < 9 else os.urandom(size))
         sub.close()
         # what is on its way: 72 and 86 MB were seen where other processes had both cores
         assert _memory(private.pid) - before < 128 << 20
@@ -96,7 +95,11 @@ def test_a_flood_of_subscriptions_takes_no_memory(private, size):
 
 @pytest.mark.parametrize(
     "sent",
-    [[b"\x99" + bytes(900)], [Subscription(1), Subscription(2)], [Subscription(1)] * 2],
+    [
+        [b"\x99" + bytes(900)],
+        [Subscription(monitor=1), Subscription(monitor=2)],
+        [Subscription(monitor=1)] * 2,
+    ],
     ids=["no subscription", "two monitors", "too much credit"],
 )
 def test_a_key_that_floods_subscriptions_is_kept_out_and_others_are_not(
@@ -141,7 +144,7 @@ def test_a_key_that_floods_subscriptions_is_kept_out_and_others_are_not(
 
 def test_pings_behind_unread_subscriptions_do_not_end_the_agent(private):
     """libzmq 4.3.5 aborts if it has stopped to read a connection that ends: !_io_error."""
-    sent = frame(encode(Subscription(1))) * 65 + b"\x04\x07\x04PING\0\0" * 50
+    sent = frame(encode(Subscription(monitor=1))) * 65 + b"\x04\x07\x04PING\0\0" * 50
     with dgkit.connect(private.address) as session:
         path = parse(session.telemetry()).path
         with contextlib.ExitStack() as connections:

@@ -14,6 +14,7 @@ from support.processes.waiting import until
 import dgkit
 from dgkit.agent import handlers
 from dgkit.agent.client import Client
+from dgkit.schema import LatencyTask
 from dgkit.sizes import BLOCKS_AHEAD, SAMPLES_A_BLOCK, STAGE_BYTES, STAGE_SLOTS
 from dgkit.wire import keys
 from dgkit.wire import messages as m
@@ -23,6 +24,7 @@ from dgkit.wire.sockets import set_client_curve
 
 ATTACKERS = 8
 SAMPLES = 1_000_000
+TASK = LatencyTask(offset=0, size=64, op=0, samples=SAMPLES, path=0)
 PER_CLIENT = 6 << 20  # bytes, requests that wait included; without a bound it was 17 MiB
 
 
@@ -45,7 +47,9 @@ class Raw:
             pair = keys.load(key)
             set_client_curve(self.socket, (pair.public, pair.secret), parse(address).key)
         self.socket.connect(parse(address).endpoint)
-        self.number = self.ask(m.Hello(0, m.VERSION, os.getpid(), "b", "m", "0")).first_id
+        self.number = self.ask(
+            m.Hello(version=m.VERSION, pid=os.getpid(), boot="b", machine="m", package="0")
+        ).first_id
 
     def ask(self, request):
         self.socket.send(m.encode(request))
@@ -55,12 +59,13 @@ class Raw:
         assert self.socket.poll(10_000), "no reply"
         return m.decode_reply(self.socket.recv())
 
-    def post(self, kind, *fields):
-        self.socket.send(m.encode(kind(self.number, *fields)))
+    def post(self, request):
+        request.id = self.number
+        self.socket.send(m.encode(request))
         self.number += 1
 
     def region(self):
-        self.post(m.Allocate, 64, 3, False, "")
+        self.post(m.Allocate(size=64, access=3, export=False, name=""))
         return self.reply().region
 
 
@@ -92,7 +97,7 @@ def test_measurements_that_nobody_reads_take_little_memory(served, raw):
         before = memory_of(served.pid)
         for each, region in zip(raw, regions, strict=True):
             for _ in range(3):
-                each.post(m.Latency, region, 0, 64, 0, SAMPLES, 0)
+                each.post(m.Latency(region=region, task=TASK))
         most, deadline = 0, time.monotonic() + 4.0
         while time.monotonic() < deadline:
             most = max(most, memory_of(served.pid) - before)
@@ -117,15 +122,15 @@ def _flood(raw, kind, is_over):
             for _ in range(500):
                 with contextlib.suppress(zmq.Again):
                     if kind == "replies":
-                        each.post(m.Stats)
+                        each.post(m.Stats())
                     else:
-                        each.post(m.Free, 999, 0.0)
+                        each.post(m.Free(region=999, timeout=0.0))
 
 
 def test_what_a_client_sends_after_it_has_left_is_dropped(served, raw):
-    raw[0].post(m.Bye)
+    raw[0].post(m.Bye())
     for _ in range(5000):
-        raw[0].post(m.Stats)
+        raw[0].post(m.Stats())
     assert type(raw[0].reply()) is m.Done
     with dgkit.connect(served.address) as session:
         _works(session)
@@ -135,7 +140,7 @@ def test_what_a_client_sends_after_it_has_left_is_dropped(served, raw):
 def test_a_measurement_waits_for_a_client_that_reads_slowly(served, raw):
     one = raw[0]
     region = one.region()
-    one.post(m.Latency, region, 0, 64, 0, SAMPLES, 0)
+    one.post(m.Latency(region=region, task=TASK))
     time.sleep(1.0)
     samples = 0
     while type(reply := one.reply()) is not m.LatencyDone:
@@ -148,24 +153,26 @@ def test_a_measurement_waits_for_a_client_that_reads_slowly(served, raw):
 def test_what_an_agent_sends_ahead_to_an_honest_client_is_below_the_limit_of_unread_replies():
     client = Client(b"", Caller(0, 0, 0), 1 << 47, None, None)
     for number in range(BLOCKS_AHEAD):
-        block = m.Block(client.next_id, number, bytes(8 * SAMPLES_A_BLOCK))
+        block = m.Block(id=client.next_id, number=number, samples=bytes(8 * SAMPLES_A_BLOCK))
         assert client.postpone(m.encode(block))
-        assert client.postpone(m.encode(m.Progress(client.next_id, number, SAMPLES)))
+        assert client.postpone(m.encode(m.Progress(id=client.next_id, done=number, total=SAMPLES)))
     for number in range(STAGE_SLOTS):
-        assert client.postpone(m.encode(m.Fetched(client.next_id + number, bytes(STAGE_BYTES))))
+        assert client.postpone(
+            m.encode(m.Fetched(id=client.next_id + number, data=bytes(STAGE_BYTES)))
+        )
 
 
 def test_a_session_that_is_busy_elsewhere_gets_all_its_replies(served):
     with dgkit.connect(served.address) as session:
         near, far = session.empty(64), session.empty(64, on="dpu")
-        fields = (near.handle, 0, far.handle, 0, 64)
+        move = m.Move(src=near.handle, src_offset=0, dst=far.handle, dst_offset=0, size=64)
         session.copy(near, far)
         link = session._link
-        posted = [link.post(m.Move, *fields) for _ in range(900)]
+        posted = [link.post(move) for _ in range(900)]
         time.sleep(1.0)  # its own thread reads nothing meanwhile
         for each in posted:
             assert link.wait(each, 10.0)
-            assert each.result().size == 64
+            assert each.result().moved.size == 64
 
 
 def test_a_client_that_does_not_read_gets_no_reports_of_progress(monkeypatch):
@@ -213,7 +220,7 @@ def test_connections_that_end_in_a_flood_do_not_end_the_agent(tmp_path, monkeypa
                 made = [Raw(context, served.address, name) for _ in range(4)]
                 for each in made:
                     for _ in range(3000):
-                        each.post(m.Stats)
+                        each.post(m.Stats())
                 for each in made:
                     each.socket.close()
             session.stats()

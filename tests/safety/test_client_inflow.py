@@ -14,17 +14,22 @@ from support.processes.agents import program
 from support.processes.waiting import until
 from support.processes.zmtp import PART, Zmtp, frame, own_bytes
 
+from dgkit.schema import Moved, Sampled
 from dgkit.wire import messages as m
 from dgkit.wire.address import Address
 from dgkit.wire.connection import Connection
 from dgkit.wire.host_id import boot_id
+from dgkit.wire.messages import SUBSCRIBED
 from dgkit.wire.subscriber import Subscriber
-from dgkit.wire.telemetry import SUBSCRIBED, Sampled
 
 MIB = 1 << 20
 AT_MOST = 200 * MIB  # of memory that a client takes
 ENDS_S = 15.0  # all calls have a limit below it
 SENT = 20_480 * MIB
+MOVED = Moved(
+    size=1, op=1, path=0, submit_ns=1, post_ns=2, complete_ns=3, read_ns=1, write_ns=1, chunks=1,
+    first_submit_ns=1, first_post_ns=2, first_complete_ns=3,
+)  # fmt: skip
 
 CLIENT = """
 import sys, time
@@ -59,7 +64,7 @@ print("ready", flush=True)
 sys.stdin.readline()
 try:
     if sys.argv[1].startswith("tcp"):
-        Connection(Address(sys.argv[1]), None).ask(Stats)
+        Connection(Address(sys.argv[1]), None).ask(Stats())
     else:
         session = dgkit.connect(sys.argv[1], timeout=5.0)
         globals()[sys.argv[2]](session)
@@ -93,7 +98,7 @@ from dgkit.wire.messages import Stats
 link = Connection(Address(sys.argv[1]), None)
 sys.stdin.readline()
 try:
-    link.ask(Stats)
+    link.ask(Stats())
 except dgkit.DgkitError as error:
     print(type(error).__name__, flush=True)
 """
@@ -162,16 +167,17 @@ class Hostile:
         number, path = request.id, f"ipc://{self._folder}/blocks.sock"
         known = {
             m.Hello: lambda: m.Welcome(
-                number, m.VERSION, 5, "dpu", "soft", {}, 0, boot_id(), "machine", 2, 1 << 30,
-                1 << 30, 0, False, "", "0",
+                id=number, version=m.VERSION, first_id=5, role="dpu", provider="soft", why={},
+                pid=0, boot=boot_id(), machine="machine", cpus=2, max_memory=1 << 30,
+                max_size=1 << 30, inline_max=0, spinning=False, engine="", package="0",
             ),
-            m.Import: lambda: m.Imported(number, 1, 1 << 20, 3, "map"),
-            m.Subscribe: lambda: m.Subscribed(number, path, 1),
-            m.Watch: lambda: m.Watching(number, "inline", MACHINE),
-            m.Move: lambda: m.Moved(number, 1, 1, 0, 1, 2, 3, 1, 1, 1),
-            m.Outstanding: lambda: m.OutstandingDone(number, []),
+            m.Import: lambda: m.Imported(id=number, region=1, size=1 << 20, access=3, method="map"),
+            m.Subscribe: lambda: m.Subscribed(id=number, endpoint=path, monitor=1),
+            m.Watch: lambda: m.Watching(id=number, path="inline", machine=MACHINE),
+            m.Move: lambda: m.MoveDone(id=number, moved=MOVED),
+            m.Outstanding: lambda: m.OutstandingDone(id=number, numbers=[]),
         }  # fmt: skip
-        return known.get(type(request), lambda: m.Done(number))()
+        return known.get(type(request), lambda: m.Done(id=number))()
 
 
 def _parts(_number):
@@ -180,27 +186,32 @@ def _parts(_number):
 
 def _strays(number):
     """Replies to a request that was not made."""
-    return frame(m.encode(m.Done(number + 77))) * 100 + frame(bytes(60_000))
+    return frame(m.encode(m.Done(id=number + 77))) * 100 + frame(bytes(60_000))
 
 
 def _ended(number):
     """The end of monitors that were not started; the first is longer than it need be."""
-    failed = m.Failed(number, "PeerError", "x" * 100_000, 0, None)
-    return frame(m.encode(m.Ended(number + 77, failed)))
+    failed = m.Failed(id=number, kind="PeerError", text="x" * 100_000, errno=0, completion=None)
+    return frame(m.encode(m.Ended(id=number + 77, failed=failed)))
 
 
 def _progress(number):
-    return frame(m.encode(m.Progress(number + 77, 1, 2))) * 1000
+    return frame(m.encode(m.Progress(id=number + 77, done=1, total=2))) * 1000
 
 
 def _samples(number):
-    return b"".join(frame(m.encode(m.Block(number, n, bytes(8 * 4096)))) for n in range(8))
+    return b"".join(
+        frame(m.encode(m.Block(id=number, number=n, samples=bytes(8 * 4096)))) for n in range(8)
+    )
 
 
 def _blocks(number):
     """Blocks of samples, of which the client accepts a limited number."""
-    sampled = Sampled(1, number, 0, "soft", "monitor", bytes(8 * 4096), "write", 8)
-    return frame(m.encode(sampled)) * 4
+    block = Sampled(
+        number=number, t_ns=0, provider="soft", source="monitor", samples=bytes(8 * 4096),
+        op="write", size=8,
+    )  # fmt: skip
+    return frame(m.encode(m.Published(monitor=1, block=block))) * 4
 
 
 @contextlib.contextmanager
@@ -267,7 +278,9 @@ def test_telemetry_without_end_takes_little_memory(tmp_path, use, telemetry):
 
 @pytest.mark.parametrize("source", [IDLE, SUBSCRIBER], ids=["replies", "blocks"])
 def test_a_connection_that_ends_behind_unread_messages_and_pings_does_not_end_the_process(source):
-    unread = frame(m.encode(m.Progress(77, 1, 2))) * 1001 + b"\x04\x07\x04PING\0\0" * 50
+    unread = (
+        frame(m.encode(m.Progress(id=77, done=1, total=2))) * 1001 + b"\x04\x07\x04PING\0\0" * 50
+    )
     with (
         socket.create_server(("127.0.0.1", 0)) as server,
         program(source, f"tcp://127.0.0.1:{server.getsockname()[1]}") as client,

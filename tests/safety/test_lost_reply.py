@@ -163,14 +163,15 @@ def test_another_request_whose_reply_is_lost_fails_at_once_and_says_why(session,
 
 def test_requests_that_the_agent_still_works_on_are_not_given_up(session, monkeypatch):
     link, region = session.dpu.link, filled(session, 9, 64 * MIB)
-    digests = [link.post(m.Digest, region.handle, 0, region.size) for _ in range(3)]
+    request = m.Digest(region=region.handle, offset=0, size=region.size)
+    digests = [link.post(request) for _ in range(3)]
     lose(link, monkeypatch)
     for pending in digests:
         assert link.wait(pending, 20)
     ends = [type(pending.error).__name__ for pending in digests]
     assert ends == ["ReplyLost", "NoneType", "NoneType"]
     want = hashlib.sha256(bytes([9]) * region.size).hexdigest()
-    assert {pending.result().sha256 for pending in digests[1:]} == {want}
+    assert {pending.result().digested.sha256 for pending in digests[1:]} == {want}
 
 
 def test_a_request_is_not_done_until_its_reply_is_handled(session):
@@ -180,9 +181,9 @@ def test_a_request_is_not_done_until_its_reply_is_handled(session):
         if interruptions:
             raise interruptions.pop()
 
-    for kind, fields in ((m.Digest, (region.handle, 0, 64)), (m.Digest, (1 << 40, 0, 64))):
+    for handle in (region.handle, 1 << 40):
         interruptions[:] = [KeyboardInterrupt]
-        pending = link.post(kind, *fields, then=then)
+        pending = link.post(m.Digest(region=handle, offset=0, size=64), then=then)
         with pytest.raises(KeyboardInterrupt):
             link.wait(pending, 20)
         assert (pending.done, interruptions) == (False, [])
@@ -192,15 +193,16 @@ def test_a_request_is_not_done_until_its_reply_is_handled(session):
 
 def test_an_agent_says_which_requests_it_has_not_answered(session):
     link, region = session.dpu.link, filled(session, 9, 64 * MIB)
-    digests = [link.post(m.Digest, region.handle, 0, region.size) for _ in range(3)]
+    request = m.Digest(region=region.handle, offset=0, size=region.size)
+    digests = [link.post(request) for _ in range(3)]
     with session.monitor(region, size=8) as monitor:
-        first = set(link.ask(m.Outstanding).numbers)
+        first = set(link.ask(m.Outstanding()).numbers)
         assert monitor is not None
     assert digests[-1].number in first
     assert first <= {pending.number for pending in digests}
     for pending in digests:
         assert link.wait(pending, 20)
-    assert link.ask(m.Outstanding).numbers == []
+    assert link.ask(m.Outstanding()).numbers == []
 
 
 def test_a_request_that_was_interrupted_before_it_was_sent_leaves_nothing(session, monkeypatch):

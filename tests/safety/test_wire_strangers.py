@@ -15,12 +15,13 @@ from support.processes.waiting import until
 
 import dgkit
 from dgkit.errors import PeerLost, PeerRefused, PeerVersion
+from dgkit.schema import LatencyTask
 from dgkit.wire import keys
 from dgkit.wire import messages as m
 from dgkit.wire.address import parse
 from dgkit.wire.error_codec import to_exception
 
-HELLO = m.Hello(0, m.VERSION, 17, "boot", "machine", "0.1.0")
+HELLO = m.Hello(id=0, version=m.VERSION, pid=17, boot="boot", machine="machine", package="0.1.0")
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +101,7 @@ def test_a_request_that_cannot_be_read_fails_alone(running, raw, body):
     failed = raw.ask(body(number))
     assert (type(failed), failed.id, failed.kind) == (m.Failed, number, "PeerError")
     assert "cannot read this request" in failed.text
-    assert raw.ask(m.encode(m.Stats(number + 1))).id == number + 1
+    assert raw.ask(m.encode(m.Stats(id=number + 1))).id == number + 1
     _works(running)
 
 
@@ -109,7 +110,7 @@ def test_what_has_no_number_that_can_be_fails_without_one(running, raw, number):
     first = raw.ask(m.encode(HELLO)).first_id
     failed = raw.ask(msgspec.msgpack.encode([99, number]))
     assert (type(failed), failed.id) == (m.Failed, 0)
-    assert raw.ask(m.encode(m.Stats(first))).id == first
+    assert raw.ask(m.encode(m.Stats(id=first))).id == first
 
 
 def test_a_deep_first_message_is_refused(running, raw):
@@ -122,7 +123,7 @@ def test_a_first_message_that_is_no_hello_is_refused_and_a_hello_may_follow(raw)
     for parts in (
         (b"",),
         (b"garbage",),
-        (m.encode(m.Stats(1)),),
+        (m.encode(m.Stats(id=1)),),
         (b"two", b"parts"),
         (b"", b"", b""),
     ):
@@ -139,13 +140,15 @@ def test_another_version_is_told_apart_whatever_else_it_says(raw):
 
 def test_a_client_starts_at_the_number_that_it_was_told(raw):
     first = raw.ask(m.encode(HELLO)).first_id
-    assert isinstance(to_exception(raw.ask(m.encode(m.Stats(first - 1)))), dgkit.PeerError)
-    assert raw.ask(m.encode(m.Stats(first))).id == first
-    assert isinstance(to_exception(raw.ask(m.encode(m.Stats(first)))), dgkit.PeerError)
-    assert isinstance(to_exception(raw.ask(b"x", m.encode(m.Stats(first + 1)))), dgkit.PeerError)
-    again = raw.ask(m.encode(m.Hello(first + 2, m.VERSION, 1, "", "", "")))
+    assert isinstance(to_exception(raw.ask(m.encode(m.Stats(id=first - 1)))), dgkit.PeerError)
+    assert raw.ask(m.encode(m.Stats(id=first))).id == first
+    assert isinstance(to_exception(raw.ask(m.encode(m.Stats(id=first)))), dgkit.PeerError)
+    assert isinstance(to_exception(raw.ask(b"x", m.encode(m.Stats(id=first + 1)))), dgkit.PeerError)
+    again = raw.ask(
+        m.encode(m.Hello(id=first + 2, version=m.VERSION, pid=1, boot="", machine="", package=""))
+    )
     assert "second Hello" in again.text
-    assert raw.ask(m.encode(m.Stats(first + 3))).id == first + 3
+    assert raw.ask(m.encode(m.Stats(id=first + 3))).id == first + 3
 
 
 @settings(
@@ -168,15 +171,17 @@ def test_whatever_a_client_sends_gets_a_reply_and_the_agent_lives(running, data)
 def _mutated(number: int):
     """A valid request with one byte changed, cut, or doubled."""
     valid = [
-        m.Allocate(number, 64, 3, True, "n"),
-        m.Import(number, os.urandom(100)),
-        m.Move(number, 1, 0, 1, 0, 64),
-        m.Digest(number, 1, 0, 64),
-        m.Export(number, 1, 1),
-        m.Cancel(number, number),
-        m.Free(number, 1, 0.0),
-        m.Latency(number, 1, 0, 8, 1, 10, 0),
-        m.Stats(number),
+        m.Allocate(id=number, size=64, access=3, export=True, name="n"),
+        m.Import(id=number, token=os.urandom(100)),
+        m.Move(id=number, src=1, src_offset=0, dst=1, dst_offset=0, size=64),
+        m.Digest(id=number, region=1, offset=0, size=64),
+        m.Export(id=number, region=1, access=1),
+        m.Cancel(id=number, target=number),
+        m.Free(id=number, region=1, timeout=0.0),
+        m.Latency(
+            id=number, region=1, task=LatencyTask(offset=0, size=8, op=1, samples=10, path=0)
+        ),
+        m.Stats(id=number),
     ]
 
     def change(parts):
@@ -215,7 +220,7 @@ def test_a_message_larger_than_a_request_may_be_ends_the_connection_and_no_more(
 def test_a_request_that_is_too_large_is_refused_before_it_is_sent(running):
     with dgkit.connect(running.address) as session:
         with pytest.raises(ValueError, match="the limit is 65536"):
-            session._link.post(m.Import, b"x" * m.MAX_REQUEST)
+            session._link.post(m.Import(token=b"x" * m.MAX_REQUEST))
         assert session.stats()["clients"] >= 1
 
 
@@ -224,7 +229,7 @@ def test_a_descriptor_that_is_none_is_refused_by_the_agent(running):
         good = session.empty(64).token
         for token in (b"", b"x", good[:-1], bytes(len(good)), good[:40] + bytes(8) + good[48:]):
             with pytest.raises(dgkit.DgkitError):
-                session._link.ask(m.Import, token)
+                session._link.ask(m.Import(token=token))
         assert session.stats()["your_regions"] == 1
 
 
@@ -233,7 +238,7 @@ def test_bursts_of_requests_are_all_answered_in_order(running, raw):
     for _ in range(20):
         burst = range(number, number + 500)
         for each in burst:
-            raw.socket.send(m.encode(m.Stats(each)))
+            raw.socket.send(m.encode(m.Stats(id=each)))
         assert [raw.reply().id for _ in burst] == [*burst]
         number += 500
     _works(running)
@@ -244,7 +249,7 @@ def test_a_client_that_sends_faster_than_it_is_answered_ends_and_others_go_on(ru
     raw.socket.sndtimeo = 0
     with contextlib.suppress(zmq.Again):  # the agent has ended the connection
         for each in range(number, number + 200_000):
-            raw.socket.send(m.encode(m.Stats(each)))
+            raw.socket.send(m.encode(m.Stats(id=each)))
     _works(running)
 
 
@@ -253,7 +258,7 @@ def test_a_client_that_never_reads_holds_up_nobody(running):
     try:
         number = raw.ask(m.encode(HELLO)).first_id
         for _ in range(3000):
-            raw.socket.send(m.encode(m.Stats(number)))
+            raw.socket.send(m.encode(m.Stats(id=number)))
             number += 1
         _works(running)
     finally:

@@ -18,7 +18,7 @@ from dgkit.errors import AccessDenied, ClosedError, NativeError, PeerRefused, Un
 from dgkit.sizes import SAMPLES_A_BLOCK
 from dgkit.wire import keys
 from dgkit.wire import messages as m
-from dgkit.wire.telemetry import SUBSCRIBED, decode_sampled
+from dgkit.wire.messages import SUBSCRIBED, decode_published
 
 MIB = 1 << 20
 
@@ -58,7 +58,7 @@ def test_a_handle_of_another_client_opens_nothing(dpu):
     with dgkit.connect(dpu.address) as one, dgkit.connect(dpu.address) as two:
         kept = [one.empty(64, on="dpu") for _ in range(5)]
         with pytest.raises(ClosedError, match="unknown to the agent"):
-            two._link.ask(m.Digest, kept[-1].handle, 0, 64)
+            two._link.ask(m.Digest(region=kept[-1].handle, offset=0, size=64))
 
 
 def test_a_session_that_ends_frees_all_that_it_had(dpu):
@@ -75,7 +75,8 @@ def test_what_a_client_asked_for_and_did_not_wait_for_is_not_counted_when_it_lef
     with dgkit.connect(dpu.address) as watcher:
         with dgkit.connect(dpu.address) as leaving:
             for _ in range(200):
-                leaving._link.post(m.Allocate, MIB, 3, False, "nobody waits for it")
+                unused = m.Allocate(size=MIB, access=3, export=False, name="unused")
+                leaving._link.post(unused)
         until(lambda: watcher.stats()["clients"] == 1, "the other client is gone")
         assert watcher.stats()["allocated"] == 0
 
@@ -153,15 +154,19 @@ def test_on_the_dpu_side_transfers_share_the_staging_memory_and_can_be_awaited(h
 
 def test_a_host_moves_no_bytes(host):
     with dgkit.connect(host.address) as session:
-        for request in ((m.Move, 1, 0, 1, 0, 1), (m.Digest, 1, 0, 1), (m.Import, b"x")):
+        for request in (
+            m.Move(src=1, src_offset=0, dst=1, dst_offset=0, size=1),
+            m.Digest(region=1, offset=0, size=1),
+            m.Import(token=b"x"),
+        ):
             with pytest.raises(Unsupported, match="lends a host's memory"):
-                session._link.ask(*request)
+                session._link.ask(request)
 
 
 def test_an_export_is_what_the_agent_allocated(host):
     with dgkit.connect(host.address) as session:
         region = session.empty(64)
-        token = session._link.ask(m.Export, region.handle, 1).token
+        token = session._link.ask(m.Export(region=region.handle, access=1)).token
         with session.device.import_region(token) as remote:
             assert remote.access == 1
 
@@ -208,12 +213,12 @@ def test_telemetry_comes_in_numbered_blocks(dpu):
                 return sub.poll(0)
 
             until(heard, "a first block")
-            blocks = [decode_sampled(sub.recv())]
+            blocks = [decode_published(sub.recv()).block]
             session.latency(region, count=9000)
             while sub.poll(1000) and blocks[-1].source != "latency":
-                blocks.append(decode_sampled(sub.recv()))
+                blocks.append(decode_published(sub.recv()).block)
             while len(blocks[-1].samples) == 8 * SAMPLES_A_BLOCK:
-                blocks.append(decode_sampled(sub.recv()))
+                blocks.append(decode_published(sub.recv()).block)
         numbers = [block.number for block in blocks]
         assert numbers == list(range(numbers[0], numbers[0] + len(blocks)))
         assert {block.provider for block in blocks} == {"soft"}
@@ -325,6 +330,6 @@ def test_nobody_at_an_address_is_peer_lost_at_once():
 
 
 def test_replies_have_a_bound_that_no_reply_reaches():
-    block = m.Block(2**62, 2**31, b"x" * 8 * SAMPLES_A_BLOCK)
+    block = m.Block(id=2**62, number=2**31, samples=b"x" * 8 * SAMPLES_A_BLOCK)
     assert len(m.encode(block)) < m.MAX_REPLY
-    assert msgspec.msgpack.decode(m.encode(m.Done(1))) == [65, 1]
+    assert msgspec.msgpack.decode(m.encode(m.Done(id=1))) == [65, 1]

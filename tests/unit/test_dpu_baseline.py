@@ -7,8 +7,8 @@ import pytest
 
 from dgkit.dma import measure
 from dgkit.dpu.benchmark import Baseline
-from dgkit.dpu.values import LatencyTask, RateTask
 from dgkit.errors import Unsupported
+from dgkit.schema import LatencyTask, RateTask
 
 
 class Queue:
@@ -57,11 +57,11 @@ def bare(monkeypatch):
 
 
 def latency(size=64, op=1, offset=128):
-    return LatencyTask(offset, size, op, 100, 0)
+    return LatencyTask(offset=offset, size=size, op=op, samples=100, path=0)
 
 
 def rate(size, window):
-    return RateTask(size, 0, window, 1.0, 0)
+    return RateTask(size=size, op=0, window=window, seconds=1.0, path=0)
 
 
 @pytest.mark.parametrize(("op", "name"), [(0, "read"), (1, "write")])

@@ -27,12 +27,14 @@ _BASE = {
     "unique",
     "units",
     "html_cards",
+    "schema",
     "sizes",
 }
 _BASE |= {"callbacks", "cell_lifetime", "child", "files", "json_input"}
 _BOTTOM = _BASE | {"dma", "memory", "report", "wire"}
 ALLOWED = {
     "_version": set(),
+    "schema": set(),
     "types": set(),
     "sizes": set(),
     "errors": set(),
@@ -100,7 +102,6 @@ SAME_NAME = {
     "service": "the DPU as a service, and a server in a guest of a testbed",
     "sweep": "sweeps: of one pair, for a command, and of a fleet",
     "testbed": "testbeds, and the command for them",
-    "telemetry": "blocks of samples: the messages and their publisher",
     "transfer": "transfers: of a queue, of a session, and the panel for them",
 }
 # A family of the doctor's checks, its facts, and the module whose subject they examine.
@@ -131,7 +132,7 @@ ONLY = {
     "click": {"cli/"},
     "rich": {"cli/"},
     "zmq": {"wire/", "agent"},
-    "msgspec": {"doctor/", "wire/", "agent", "session"},
+    "msgspec": {"doctor/", "schema.py", "wire/", "session"},
     "cupy": {"memory/"},
     "cuda": {"memory/"},
     "numba": {"gpu_initiated/numba_functions.py"},

@@ -453,7 +453,7 @@ def test_a_measurement_of_a_region_that_is_closed_meanwhile_fails_by_name(sessio
     from dgkit.wire.messages import Digest
 
     with pytest.raises(ClosedError, match="unknown to the agent"):
-        session._link.ask(Digest, handle, 0, 64)
+        session._link.ask(Digest(region=handle, offset=0, size=64))
 
 
 def test_stats_tell_this_sessions_requests_from_those_of_others(session, region):
@@ -484,7 +484,7 @@ def test_stats_do_not_count_what_was_cancelled_or_refused(session):
     held = session.empty(64)
     before = session.stats()
     with pytest.raises(ClosedError):
-        session._link.ask(Move, held.handle, 0, 10_000, 0, 64)
+        session._link.ask(Move(src=held.handle, src_offset=0, dst=10_000, dst_offset=0, size=64))
     after = session.stats()
     assert (after["moves"], after["bytes"]) == (before["moves"], before["bytes"])
 
@@ -507,7 +507,7 @@ time.sleep(60)
     monkeypatch.setattr(child, "start", start)
     monkeypatch.setattr(spawn, "_START_S", 0.8)
     monkeypatch.setattr(spawn, "_LEAST_S", 0.01)
-    monkeypatch.setenv("ANSWER", encode(Started("ipc:///x", None)).hex())
+    monkeypatch.setenv("ANSWER", encode(Started(endpoint="ipc:///x", failed=None)).hex())
     return spawn.SoftwareDpu()
 
 

@@ -219,7 +219,7 @@ def test_the_bytes_at_the_agent_are_refused_with_a_number_that_means_something(s
     with session.empty(64, on="dpu") as region, pytest.raises(dgkit.Unsupported) as caught:
         region.array  # noqa: B018
     assert "Errno 0" not in str(caught.value)
-    failed = Failed(1, "NativeError", "no number", 0, None)
+    failed = Failed(id=1, kind="NativeError", text="no number", errno=0, completion=None)
     assert str(to_exception(failed)) == "no number"
 
 

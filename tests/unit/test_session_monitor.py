@@ -26,11 +26,12 @@ from dgkit.errors import (
     PeerTimeout,
     TransferError,
 )
+from dgkit.schema import WatchTask
 from dgkit.wire import keys
 from dgkit.wire import messages as m
 from dgkit.wire.address import parse
 from dgkit.wire.client_socket import Subscriptions
-from dgkit.wire.telemetry import SUBSCRIBED, Subscription, decode_sampled
+from dgkit.wire.messages import SUBSCRIBED, Subscription, decode_published
 
 MIB = 1 << 20
 
@@ -304,10 +305,11 @@ def test_a_monitor_that_is_forgotten_ends_and_makes_room(session, region):
 
 def test_the_agent_has_the_same_limit(mine):
     region = mine.empty(64)
+    task = WatchTask(offset=0, size=64, op=1, samples=1, path=0, every_s=60.0)
     for number in range(m.MONITORS):
-        mine._link.ask(m.Watch, 1 + number, region.handle, 0, 64, 1, 1, 0, 60.0)
+        mine._link.ask(m.Watch(monitor=1 + number, region=region.handle, task=task))
     with pytest.raises(LimitReached, match=f"{m.MONITORS} monitors at an agent"):
-        mine._link.ask(m.Watch, 99, region.handle, 0, 64, 1, 1, 0, 60.0)
+        mine._link.ask(m.Watch(monitor=99, region=region.handle, task=task))
     assert mine.stats()["your_monitors"] == m.MONITORS
 
 
@@ -504,7 +506,7 @@ def test_what_others_subscribe_to_keeps_its_numbers(mine):
     with mine.empty(64) as region, zmq.Context() as context, context.socket(zmq.DEALER) as sub:
         sub.linger = 0
         sub.connect(mine.telemetry())
-        sub.send(m.encode(Subscription(0)))
+        sub.send(m.encode(Subscription(monitor=0)))
         assert sub.recv() == SUBSCRIBED
         with mine.monitor(region, every_s=0.01) as monitor:
 
@@ -516,9 +518,9 @@ def test_what_others_subscribe_to_keeps_its_numbers(mine):
             blocks = []
             for _ in range(3):
                 until(heard, "a block")
-                blocks.append(decode_sampled(sub.recv()))
-    assert {(block.monitor, block.source) for block in blocks} == {(0, "move")}
-    assert [block.number - blocks[0].number for block in blocks] == [0, 1, 2]
+                blocks.append(decode_published(sub.recv()))
+    assert {(each.monitor, each.block.source) for each in blocks} == {(0, "move")}
+    assert [each.block.number - blocks[0].block.number for each in blocks] == [0, 1, 2]
 
 
 def test_one_that_nobody_closed_goes_with_its_session_when_the_collector_comes(dpu, host):

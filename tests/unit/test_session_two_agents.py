@@ -176,17 +176,17 @@ def test_an_agent_stores_and_returns_only_bytes_of_the_clients_own_memory(sessio
     link, region = session._link, session.empty(100, on="dpu")
     imported = session.empty(100)
     with pytest.raises(dgkit.BoundsError, match="leave region"):
-        link.ask(m.Stage, region.handle, 99, b"ab")
+        link.ask(m.Stage(region=region.handle, offset=99, data=b"ab"))
     with pytest.raises(dgkit.BoundsError, match="has 100 bytes"):
-        link.ask(m.Fetch, region.handle, 101, 0)
+        link.ask(m.Fetch(region=region.handle, offset=101, size=0))
     with pytest.raises(dgkit.PeerError, match="was imported"):
-        link.ask(m.Fetch, imported.handle, 0, 1)
+        link.ask(m.Fetch(region=imported.handle, offset=0, size=1))
     with pytest.raises(dgkit.ClosedError):
-        link.ask(m.Stage, 1 << 40, 0, b"x")
-    link.ask(m.Stage, region.handle, 99, b"z")
-    assert link.ask(m.Fetch, region.handle, 98, 2).data == b"\0z"
+        link.ask(m.Stage(region=1 << 40, offset=0, data=b"x"))
+    link.ask(m.Stage(region=region.handle, offset=99, data=b"z"))
+    assert link.ask(m.Fetch(region=region.handle, offset=98, size=2)).data == b"\0z"
     with pytest.raises(dgkit.PeerError):  # larger than the wire allows
-        link.ask(m.Fetch, region.handle, 0, STAGE_BYTES + 1)
+        link.ask(m.Fetch(region=region.handle, offset=0, size=STAGE_BYTES + 1))
 
 
 def test_the_telemetry_port_is_the_one_that_was_given(tmp_path, monkeypatch):

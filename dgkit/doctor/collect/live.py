@@ -58,7 +58,7 @@ def _limit(which: int) -> dict[str, int | None]:
 
 def _dgkit() -> dict[str, str | int]:
     from ..._version import __version__
-    from ...wire.requests import VERSION
+    from ...wire.messages import VERSION
 
     return {"version": __version__, "wire": VERSION}
 

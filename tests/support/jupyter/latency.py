@@ -4,8 +4,8 @@ import numpy as np
 from support.processes.waiting import until
 
 from dgkit.report import Machine
+from dgkit.schema import Sampled
 from dgkit.widgets.latency.run import RunConfig
-from dgkit.wire.telemetry import Sampled
 
 MACHINE = Machine(cpu="a cpu", cpus=4, arch="x86_64", kernel="6.1", page_size=4096, virtual=False)
 GPU = Machine("a cpu", 4, "x86_64", "6.1", 4096, False, engine="GPU 0")
@@ -24,7 +24,8 @@ def block(number, ns=100, count=50, t_s=None, **about):
     samples = np.full(count, ns, np.uint64).tobytes()
     at = number / 20 if t_s is None else t_s
     known = {"provider": "soft", "op": "write", "size": 64, "path": "inline"} | about
-    return Sampled(1, number, int((1 + at) * SECOND), source="monitor", samples=samples, **known)
+    t_ns = int((1 + at) * SECOND)
+    return Sampled(number=number, t_ns=t_ns, source="monitor", samples=samples, **known)
 
 
 def taken(plot):
