@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 
 _READONLY, SHARE_PROCESS, _MAY_FAULT, ON_DEMAND = 1, 2, 4, 8  # enum dg_memory_flags
 _GPU_KINDS = {"vmm": 1, "ipc": 2, "none": 3}  # enum dg_memory_kind
-_METHODS = ("map", "vm", "proxy", "gpu", "export_only", "doca", "rdma", "bar", "qp")
-_EMULATED = {"bar": "bar"}  # what is emulated, by method
-_METHOD_TEXTS = {
-    "map": "mapped into this process",
-    "vm": "copied by the kernel (process_vm_readv)",
-    "proxy": "copied by its owner on request",
-    "gpu": "mapped on the GPU",
-    "doca": "by DOCA, from the owner's DOCA export",
-    "rdma": "by RDMA, on a connection to its owner",
-    "bar": "as an emulated PCI BAR, mapped write-combining into this process",
-    "qp": "by RDMA, on a queue pair that was connected by hand",
-}
+# How an imported region's bytes are reached, by enum dg_method: name, text, and what is emulated.
+_METHODS = (
+    ("map", "mapped into this process", ""),
+    ("vm", "copied by the kernel (process_vm_readv)", ""),
+    ("proxy", "copied by its owner on request", ""),
+    ("gpu", "mapped on the GPU", ""),
+    ("export_only", "not at all", ""),
+    ("doca", "by DOCA, from the owner's DOCA export", ""),
+    ("rdma", "by RDMA, on a connection to its owner", ""),
+    ("bar", "as an emulated PCI BAR, mapped write-combining into this process", "bar"),
+    ("qp", "by RDMA, on a queue pair that was connected by hand", ""),
+)
 _REGISTRATIONS = ("", "pinned", "on demand", "dma-buf", "nvidia-peermem")
 _REGISTRATION_TEXTS = {
     "pinned": "pinned for the RDMA adapter",
@@ -343,7 +343,7 @@ class RemoteRegion(_Base):
             for Region.
     """
 
-    __slots__ = ("method", "peer_pid")
+    __slots__ = ("_reached", "method", "peer_pid")
 
     def __init__(self, device: DeviceContext, descriptor: bytes, timeout: float = 1.0) -> None:
         super().__init__(device, None)
@@ -358,9 +358,8 @@ class RemoteRegion(_Base):
         self._open(lib.dg_region_import, device._handle(), raw, len(raw), limit)
 
     def _describe_as(self, info: native.dg_region_info) -> None:
-        self.method = _METHODS[info.method]
+        self.method, self._reached, self.emulated = _METHODS[info.method]
         self.peer_pid = int(info.peer_pid)
-        self.emulated = _EMULATED.get(self.method, "")
         super()._describe_as(info)
 
     @property
@@ -385,13 +384,12 @@ class RemoteRegion(_Base):
         return "the emulated host" if self.emulated else f"process {self.peer_pid}"
 
     def _rows(self) -> list[tuple[str, object]]:
-        method = _METHOD_TEXTS[self.method]
-        return [("Owner", self._owner()), ("Reached", method), *super()._rows()]
+        return [("Owner", self._owner()), ("Reached", self._reached), *super()._rows()]
 
 
 def region_method(region: Any) -> str:
     """Return how the device reaches a region's bytes; "export_only": not at all."""
-    return _METHODS[region._info().method]
+    return _METHODS[region._info().method][0]
 
 
 def region_ids(local: Any, remote: Any) -> tuple[int, int]:

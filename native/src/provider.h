@@ -127,7 +127,7 @@ struct dg_device {
 	bool on_demand; /* the provider supports DG_MEMORY_ON_DEMAND */
 	bool registers; /* the provider copies only memory that was passed to map() */
 	bool connects; /* exports of this process are also imported by map() of the blob */
-	bool blob_is_for_others; /* map() reads only the blobs of other machines' descriptors */
+	bool mapped_kinds; /* the provider copies all that is mapped: also kinds with dg_memory_ops */
 	/* provider name in descriptors whose blob map() reads and export() writes, or NULL */
 	const char *blob_provider;
 	dg_caps caps;
@@ -235,8 +235,6 @@ struct dg_ops {
 	const struct dg_qp_ops *qp;
 	/* Whether the posting thread may copy with dg_op_run() itself. */
 	bool inline_copies;
-	/* Whether map() supports memory of DG_KIND_BAR. */
-	bool bars;
 	/* Whether the provider supports operations with OP_GROUP, in posting order. */
 	bool groups;
 };

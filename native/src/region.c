@@ -10,11 +10,15 @@
 #include <unistd.h>
 
 #include "clock.h"
+#include "share/bar.h"
 #include "share/descriptor.h"
 #include "share/server.h"
 #include "error.h"
 #include "share/importer.h"
 #include "queue.h"
+
+static const struct dg_memory_ops *const memory_kinds[] = {[DG_KIND_BAR] = &dg_bar_memory};
+#define N_KINDS (sizeof memory_kinds / sizeof memory_kinds[0])
 
 int dg_region_enter(struct dg_region *r)
 {
@@ -60,26 +64,9 @@ void dg_region_unref(struct dg_region *r)
 	dg_device_unref(dev);
 }
 
-/* Checks memory in a BAR; the provider checks the rest, against the BAR's own header. */
-static int check_bar(const struct dg_device *dev, const dg_memory *m)
-{
-	if (!dev->ops->bars)
-		return dg_fail(EOPNOTSUPP,
-			       "memory in a testbed's PCI BAR is for the provider soft, not %s: "
-			       "register it with Device('soft')",
-			       dev->caps.provider);
-	if (m->fd < 0)
-		return dg_fail(EINVAL, "memory in a BAR cannot be registered without the fd that "
-				       "maps it");
-	return 0;
-}
-
 /* Checks that GPU memory is within the block that importers import. */
 static int check_block(const dg_memory *m)
 {
-	if (m->kind > DG_KIND_BAR)
-		return dg_fail(EINVAL, "memory kind %u is unknown; the kinds are 0 to %d", m->kind,
-			       DG_KIND_BAR);
 	if (m->kind == DG_KIND_CUDA_VMM && m->fd < 0)
 		return dg_fail(EINVAL, "CUDA virtual memory cannot be registered without the fd "
 				       "of its block");
@@ -122,8 +109,16 @@ static int check_memory(const struct dg_device *dev, const dg_memory *m, uint32_
 		return dg_fail(EACCES, "the memory is read-only, so write access cannot be "
 				       "granted: register it with access='r'");
 	TRY(check_on_demand(dev, m));
-	if (m->kind == DG_KIND_BAR)
-		return check_bar(dev, m);
+	if (m->kind >= N_KINDS)
+		return dg_fail(EINVAL, "memory kind %u is unknown; the kinds are 0 to %zu", m->kind,
+			       N_KINDS - 1);
+	if (memory_kinds[m->kind]) /* its map() checks the rest */
+		return dev->mapped_kinds ? 0
+					 : dg_fail(EOPNOTSUPP,
+						   "%s is for the provider soft, not %s: register it "
+						   "with Device('soft')",
+						   memory_kinds[m->kind]->text,
+						   dev->caps.provider);
 	if (m->kind != DG_KIND_HOST)
 		return check_block(m);
 	if (m->fd >= 0) {
@@ -151,6 +146,8 @@ int dg_map_default(struct dg_device *dev, const dg_memory *m, struct dg_region_e
 int dg_region_map(struct dg_region *r, const dg_memory *m, struct dg_region_entry *entry)
 {
 	struct dg_device *dev = r->dev;
+	if (r->kind)
+		return r->descriptor ? r->kind->import(r, entry) : r->kind->map(r, m, entry);
 	if (dev->ops->map)
 		return dev->ops->map(dev, dev->provider, r, m, entry);
 	return dg_map_default(dev, m, entry);
@@ -158,7 +155,9 @@ int dg_region_map(struct dg_region *r, const dg_memory *m, struct dg_region_entr
 
 void dg_region_unmap(struct dg_region *r)
 {
-	if (r->provider_state)
+	if (r->provider_state && r->kind)
+		r->kind->unmap(r);
+	else if (r->provider_state)
 		r->dev->ops->unmap(r->dev, r->dev->provider, r);
 	r->provider_state = NULL;
 }
@@ -176,6 +175,7 @@ static int register_entered(struct dg_device *dev, const dg_memory *mem, uint32_
 		return -ENOMEM;
 	r->memory = *mem;
 	r->access = access;
+	r->kind = memory_kinds[mem->kind];
 	int rc = dg_region_map(r, mem, &entry);
 	if (rc)
 		goto discard;
@@ -233,8 +233,7 @@ int dg_region_check_access(const struct dg_region *r, uint32_t access, const cha
 static int check_export(struct dg_region *r, uint32_t access)
 {
 	TRY(dg_region_check_access(r, access, "exported"));
-	if (r->memory.kind == DG_KIND_CUDA_OWN &&
-	    (!r->dev->blob_provider || r->dev->blob_is_for_others))
+	if (r->memory.kind == DG_KIND_CUDA_OWN && !r->dev->blob_provider)
 		return dg_fail(EMEDIUMTYPE,
 			       "this GPU memory cannot be imported by another process");
 	return 0;
@@ -246,6 +245,8 @@ static int export_entered(struct dg_region *r, uint32_t access, uint8_t *buf, si
 	int rc = check_export(r, access);
 	if (!rc && r->dev->blob_provider)
 		rc = r->dev->ops->export(r->dev, r->dev->provider, r, access, &d);
+	if (!rc && r->kind)
+		rc = r->kind->export(r, access, &d);
 	if (!rc)
 		rc = acquire_share_server(r->dev);
 	if (!rc)
@@ -294,6 +295,11 @@ static int import_other_machine(struct dg_region *r, const struct dg_descriptor 
 	return dg_region_map(r, &m, entry);
 }
 
+static bool is_named(const struct dg_descriptor *d, const char *provider)
+{
+	return !strncmp((const char *)d->provider, provider, sizeof d->provider);
+}
+
 /* Determines whether the descriptor is from another machine, and whether it contains an export that
  * this provider can open. Only a provider's own export works across machines. */
 static int check_machine(const struct dg_descriptor *d, struct dg_region *r)
@@ -301,10 +307,13 @@ static int check_machine(const struct dg_descriptor *d, struct dg_region *r)
 	uint8_t boot_id[16];
 	TRY(dg_boot_id(boot_id));
 	r->other_machine = memcmp(boot_id, d->boot_id, 16);
-	if (r->dev->blob_provider && d->blob_length &&
-	    (r->other_machine || !r->dev->blob_is_for_others) &&
-	    !strncmp((const char *)d->provider, r->dev->blob_provider, sizeof d->provider))
+	if (r->dev->blob_provider && d->blob_length && is_named(d, r->dev->blob_provider))
 		r->descriptor = d;
+	for (size_t i = 0; r->other_machine && r->dev->mapped_kinds && i < N_KINDS; i++)
+		if (memory_kinds[i] && d->blob_length && is_named(d, memory_kinds[i]->name)) {
+			r->kind = memory_kinds[i];
+			r->descriptor = d;
+		}
 	if (!r->other_machine || r->descriptor)
 		return 0;
 	return dg_fail(EXDEV,
@@ -474,6 +483,8 @@ static int revoke_and_wait(struct dg_region *r, uint64_t deadline_ns)
 		rc = dg_share_revoke(r, deadline_ns);
 		if (!rc && r->dev->ops->revoke)
 			rc = r->dev->ops->revoke(r->dev, r->dev->provider, r, deadline_ns);
+		if (!rc && r->kind)
+			rc = r->kind->revoke(r, deadline_ns);
 	}
 	if (!rc)
 		rc = dg_queues_grace(r->dev, deadline_ns);
@@ -536,7 +547,8 @@ static uint32_t importers(struct dg_region *r)
 	const struct dg_ops *ops = r->dev->ops;
 	if (r->remote)
 		return 0;
-	return ops->importers ? ops->importers(r->dev->provider, r) : dg_share_importers(r);
+	uint32_t n = ops->importers ? ops->importers(r->dev->provider, r) : dg_share_importers(r);
+	return n + (r->kind ? r->kind->importers(r) : 0);
 }
 
 int dg_region_hold(dg_region *r, char **base)
@@ -571,7 +583,8 @@ int dg_region_info_get(dg_region *r, dg_region_info *out)
 {
 	/* In a forked child the gate of an import may be unmapped. */
 	TRY(dg_region_enter(r));
-	if (r->remote && r->dev->ops->lost && r->dev->ops->lost(r))
+	if (r->remote && ((r->dev->ops->lost && r->dev->ops->lost(r)) ||
+			  (r->kind && r->kind->lost(r))))
 		atomic_store(&r->entry->lost, 1);
 	bool lost = atomic_load(&r->entry->lost) || (r->qp && atomic_load(&r->qp->broken));
 	*out = (dg_region_info){
@@ -579,7 +592,7 @@ int dg_region_info_get(dg_region *r, dg_region_info *out)
 		.id = r->name,
 		.access = r->access,
 		.remote = r->remote,
-		.method = r->in_bar ? DG_METHOD_BAR : r->entry->method,
+		.method = r->remote && r->kind ? r->kind->method : r->entry->method,
 		.peer_pid = r->remote ? dg_importer_exporter_pid(r) : 0,
 		.revoked = gate_revoked(r->entry->gate),
 		.lost = lost,

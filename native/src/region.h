@@ -28,9 +28,9 @@ struct dg_region {
 	atomic_bool closing; /* set before dg_share_revoke(): dg_share_export() then refuses */
 	bool no_atomics; /* set by map(): the exporter's adapter has no atomic operations */
 	bool other_machine; /* imported from another machine, without a share server */
-	bool in_bar; /* imported from another machine, whose memory is a PCI BAR of this machine */
+	const struct dg_memory_ops *kind; /* of memory that has its own operations; otherwise NULL */
 	const struct dg_descriptor *descriptor; /* during import: its blob is for map(); or NULL */
-	void *provider_state; /* set by the provider's map() */
+	void *provider_state; /* set by map() of the kind or of the provider */
 	struct dg_qp *qp; /* of an import by a queue pair, referenced; otherwise NULL */
 	struct dg_region *next, *prev; /* list of the device */
 	/* exported: guarded by dg_share_lock() */
@@ -44,6 +44,24 @@ struct dg_region {
 	struct dg_mapping *mapping;
 	struct dg_region *exporter_next, *exporter_prev;
 	uint32_t slot;
+};
+
+/* A kind of memory that is mapped into this process and has its own way to other machines: its
+ * exports are blobs in descriptors. memory_kinds in region.c has them all. */
+struct dg_memory_ops {
+	const char *name; /* in descriptors, in place of a provider's */
+	const char *text; /* in errors */
+	uint8_t method; /* enum dg_method of an import */
+	/* Both set r->provider_state and fill entry->base; import() opens the blob of r->descriptor
+	 * and fills entry->gate. */
+	int (*map)(struct dg_region *r, const dg_memory *m, struct dg_region_entry *entry);
+	int (*import)(struct dg_region *r, struct dg_region_entry *entry);
+	/* The others are those of struct dg_ops, for importers on other machines. */
+	void (*unmap)(struct dg_region *r);
+	int (*export)(struct dg_region *r, uint32_t access, struct dg_descriptor *d);
+	int (*revoke)(struct dg_region *r, uint64_t deadline_ns);
+	uint32_t (*importers)(struct dg_region *r);
+	bool (*lost)(const struct dg_region *r);
 };
 
 /* Like dg_region_close(), with a deadline instead of a time-out. */
@@ -61,7 +79,7 @@ int dg_region_check_access(const struct dg_region *r, uint32_t access, const cha
 /* Creates a remote region for memory that qp's peer has granted. Errors: ENOMEM, EMFILE. */
 int dg_region_import_by_qp(struct dg_qp *qp, const dg_rdma_memory *m, dg_region **out);
 
-/* These call the provider's map(), or dg_map_default(); and the provider's unmap(). */
+/* These call map() and unmap() of the memory's kind or of the provider, or dg_map_default(). */
 int dg_region_map(struct dg_region *r, const dg_memory *m, struct dg_region_entry *entry);
 void dg_region_unmap(struct dg_region *r);
 

@@ -146,13 +146,21 @@ def test_an_export_in_the_bar_is_an_entry_of_its_table(path):
         assert field(path, "I", 4096) == 0
 
 
-def test_only_the_provider_soft_takes_memory_in_a_bar(path):
+def test_a_provider_of_another_engine_refuses_memory_in_a_bar(path):
     with (
-        dgkit.Device("fault") as device,
+        dgkit.Device("softdoca") as device,
         dgkit.empty(64, on="bar") as memory,
-        pytest.raises(Unsupported, match="provider soft, not fault"),
+        pytest.raises(Unsupported, match="provider soft, not softdoca"),
     ):
         device.register(memory)
+
+
+def test_the_provider_fault_over_soft_copies_memory_in_a_bar(path):
+    with dgkit.Device("fault") as device, dgkit.empty(64, on="bar") as memory:
+        region, local = device.register(memory), device.register(bytearray(b"fault"))
+        with device.import_region(region.export()) as remote, device.queue() as queue:
+            queue.write(local, remote, size=5).wait()
+        assert bytes(memory.buffer[:5]) == b"fault"
 
 
 def test_another_region_of_this_process_reaches_it_as_host_memory(path):

@@ -17,7 +17,6 @@
 #include "copy.h"
 #include "error.h"
 #include "provider.h"
-#include "share/bar.h"
 #include "share/server.h"
 #include "strided_copy.h"
 #include "thread.h"
@@ -316,8 +315,7 @@ static int soft_open(struct dg_device *dev, const dg_device_config *cfg, void **
 	dev->caps.ordered = 1;
 	dev->caps.atomics = 2;
 	dev->caps.max_queues = MAX_PIPES;
-	dev->blob_provider = "bar";
-	dev->blob_is_for_others = true;
+	dev->mapped_kinds = true;
 	*state = e;
 	return 0;
 }
@@ -366,42 +364,6 @@ static void soft_detach(struct dg_device *dev, struct dg_pipe *p)
 		usleep(5);
 }
 
-static int soft_map(struct dg_device *dev, void *state, struct dg_region *r, const dg_memory *m,
-		    struct dg_region_entry *entry)
-{
-	(void)state;
-	if (m->kind == DG_KIND_BAR)
-		return dg_bar_region_register(r, m, entry);
-	if (r->other_machine)
-		return dg_bar_region_import(r, m, entry);
-	return dg_map_default(dev, m, entry);
-}
-
-static void soft_unmap(struct dg_device *dev, void *state, struct dg_region *r)
-{
-	(void)dev, (void)state;
-	dg_bar_region_unmap(r);
-}
-
-static int soft_export(struct dg_device *dev, void *state, struct dg_region *r, uint32_t access,
-		       struct dg_descriptor *d)
-{
-	(void)dev, (void)state;
-	return dg_bar_region_export(r, access, d);
-}
-
-static int soft_revoke(struct dg_device *dev, void *state, struct dg_region *r, uint64_t deadline_ns)
-{
-	(void)dev, (void)state;
-	return dg_bar_region_revoke(r, deadline_ns);
-}
-
-static uint32_t soft_importers(void *state, struct dg_region *r)
-{
-	(void)state;
-	return dg_share_importers(r) + dg_bar_region_importers(r);
-}
-
 const struct dg_ops dg_soft_ops = {
 	.name = "soft",
 	.open = soft_open,
@@ -411,13 +373,6 @@ const struct dg_ops dg_soft_ops = {
 	.doorbell = soft_doorbell,
 	.separate = soft_separate,
 	.stats = soft_stats,
-	.map = soft_map,
-	.unmap = soft_unmap,
-	.export = soft_export,
-	.revoke = soft_revoke,
-	.importers = soft_importers,
-	.lost = dg_bar_region_lost,
 	.inline_copies = true,
-	.bars = true,
 	.groups = true,
 };

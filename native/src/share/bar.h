@@ -151,13 +151,7 @@ extern const char *dg_bar_devices;
 /* Maps the BAR with this id of a PCI device. Errors: EXDEV if no device has it. */
 int dg_bar_find(const uint8_t id[16], struct dg_bar **out);
 
-/* bar_region.c: regions of the provider soft. */
-int dg_bar_region_register(struct dg_region *r, const dg_memory *m, struct dg_region_entry *entry);
-int dg_bar_region_import(struct dg_region *r, const dg_memory *m, struct dg_region_entry *entry);
-int dg_bar_region_export(struct dg_region *r, uint32_t access, struct dg_descriptor *d);
-int dg_bar_region_revoke(struct dg_region *r, uint64_t deadline_ns);
-void dg_bar_region_unmap(struct dg_region *r);
-bool dg_bar_region_lost(const struct dg_region *r);
-uint32_t dg_bar_region_importers(const struct dg_region *r);
+/* bar_region.c: regions in a BAR, DG_KIND_BAR. */
+extern const struct dg_memory_ops dg_bar_memory;
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Regions of the provider soft in a BAR: in this machine's memory, and in the other machine's. */
+/* Regions in a BAR: in this machine's memory, and in the other machine's. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,8 +37,11 @@ static void part_free(struct dg_region *r)
 	r->provider_state = NULL;
 }
 
-int dg_bar_region_register(struct dg_region *r, const dg_memory *m, struct dg_region_entry *entry)
+static int bar_map(struct dg_region *r, const dg_memory *m, struct dg_region_entry *entry)
 {
+	if (m->fd < 0)
+		return dg_fail(EINVAL, "memory in a BAR cannot be registered without the fd that "
+				       "maps it");
 	struct part *t = part_new(r);
 	int rc = t ? dg_bar_take(m->fd, m->block, 0, NULL, false, &t->bar) : -ENOMEM;
 	if (rc)
@@ -78,7 +81,7 @@ static int read_blob(const struct dg_descriptor *d, struct bar_blob *out)
 	return 0;
 }
 
-int dg_bar_region_import(struct dg_region *r, const dg_memory *m, struct dg_region_entry *entry)
+static int bar_import(struct dg_region *r, struct dg_region_entry *entry)
 {
 	struct part *t = part_new(r);
 	int rc = t ? read_blob(r->descriptor, &t->import) : -ENOMEM;
@@ -91,19 +94,15 @@ int dg_bar_region_import(struct dg_region *r, const dg_memory *m, struct dg_regi
 			part_free(r);
 		return rc;
 	}
-	(void)m; /* has only the size, which the table determines */
-	r->in_bar = true;
 	entry->base = t->bar->base + t->import.offset;
 	entry->gate = &bar_page_at(t->bar, t->import.page)->slots[t->slot].gate;
 	return 0;
 }
 
-int dg_bar_region_export(struct dg_region *r, uint32_t access, struct dg_descriptor *d)
+static int bar_export(struct dg_region *r, uint32_t access, struct dg_descriptor *d)
 {
 	struct part *t = r->provider_state;
 	int rc = 0;
-	if (!t)
-		return 0; /* processes of this machine import it like other memory */
 	struct bar_blob *blob = &t->exports[access];
 	pthread_mutex_lock(&r->dev->lock);
 	if (atomic_load(&r->closing))
@@ -115,7 +114,7 @@ int dg_bar_region_export(struct dg_region *r, uint32_t access, struct dg_descrip
 			*blob = made;
 	}
 	if (!rc) {
-		snprintf((char *)d->provider, sizeof d->provider, "%s", r->dev->blob_provider);
+		snprintf((char *)d->provider, sizeof d->provider, "%s", dg_bar_memory.name);
 		memcpy(d->blob, blob, sizeof *blob);
 		d->blob_length = sizeof *blob;
 	}
@@ -139,14 +138,12 @@ static int busy(const struct dg_region *r, const struct bar_slot *s)
 		       known ? "this machine" : "the DPU guest");
 }
 
-int dg_bar_region_revoke(struct dg_region *r, uint64_t deadline_ns)
+static int bar_revoke(struct dg_region *r, uint64_t deadline_ns)
 {
 	const struct part *t = r->provider_state;
 	struct bar_blob exports[4];
 	uint32_t naps = 0;
-	if (!t)
-		return 0;
-	/* Under the lock: dg_bar_region_export() adds no export after r->closing was set. */
+	/* Under the lock: bar_export() adds no export after r->closing was set. */
 	pthread_mutex_lock(&r->dev->lock);
 	memcpy(exports, t->exports, sizeof exports);
 	pthread_mutex_unlock(&r->dev->lock);
@@ -162,7 +159,7 @@ int dg_bar_region_revoke(struct dg_region *r, uint64_t deadline_ns)
 	return 0;
 }
 
-void dg_bar_region_unmap(struct dg_region *r)
+static void bar_unmap(struct dg_region *r)
 {
 	struct part *t = r->provider_state;
 	if (r->remote)
@@ -173,22 +170,35 @@ void dg_bar_region_unmap(struct dg_region *r)
 	part_free(r);
 }
 
-bool dg_bar_region_lost(const struct dg_region *r)
+static bool bar_lost(const struct dg_region *r)
 {
 	const struct part *t = r->provider_state;
-	return t && r->remote &&
+	return r->remote &&
 	       atomic_load_explicit(&bar_page_at(t->bar, t->import.page)->export.state,
 				    memory_order_relaxed) == BAR_LOST;
 }
 
-uint32_t dg_bar_region_importers(const struct dg_region *r)
+static uint32_t bar_importers(struct dg_region *r)
 {
 	const struct part *t = r->provider_state;
 	uint32_t n = 0;
 	pthread_mutex_lock(&r->dev->lock);
-	for (uint32_t access = 1; t && access < 4; access++)
+	for (uint32_t access = 1; access < 4; access++)
 		if (t->exports[access].size)
 			n += dg_bar_imports(t->bar, t->exports[access].page);
 	pthread_mutex_unlock(&r->dev->lock);
 	return n;
 }
+
+const struct dg_memory_ops dg_bar_memory = {
+	.name = "bar",
+	.text = "memory in a testbed's PCI BAR",
+	.method = DG_METHOD_BAR,
+	.map = bar_map,
+	.import = bar_import,
+	.unmap = bar_unmap,
+	.export = bar_export,
+	.revoke = bar_revoke,
+	.importers = bar_importers,
+	.lost = bar_lost,
+};
