@@ -72,7 +72,7 @@ struct exec_op {
 	/* Of an atomic operation, whose piece has the word at its remote side, and at the local one
 	 * where its old value goes: that memory once more, as the remote side of a request. */
 	const struct exec_region *result;
-	struct dg_atomic atomic;
+	const struct dg_atomic *atomic;
 };
 
 /* PUT, GET, FAR_ATOMIC: see executor_bounce.c. */

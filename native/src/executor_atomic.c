@@ -24,7 +24,7 @@ static int post_first(struct executor *x, const struct exec_op *op)
 		.local_offset = f->staging->offset,
 		.remote = REGION_NAME(p->remote->id),
 		.remote_offset = p->remote_offset,
-		.size = op->atomic.size,
+		.size = op->atomic->size,
 		.op = DG_READ,
 	};
 	const int rc = dg_exec_stage(x, &wr);
@@ -33,7 +33,7 @@ static int post_first(struct executor *x, const struct exec_op *op)
 		return rc;
 	}
 	e->atomic_owner = x;
-	x->atomic = op->atomic;
+	x->atomic = *op->atomic;
 	x->atomic_word = wr.remote;
 	x->atomic_word_offset = wr.remote_offset;
 	x->atomic_result = REGION_NAME(op->result->id);
@@ -89,11 +89,11 @@ int dg_exec_atomic(struct executor *x, const struct exec_op *op)
 		return status;
 	if (!(p->local->entry->access & DG_ACCESS_WRITE))
 		return DG_ACCESS_DENIED;
-	if ((uintptr_t)exec_remote(p) % op->atomic.size)
+	if ((uintptr_t)exec_remote(p) % op->atomic->size)
 		return DG_BAD_RECORD;
 	order_stores();
-	const uint64_t old = dg_atomic_run(&op->atomic, exec_remote(p));
-	if (op->atomic.size == 4)
+	const uint64_t old = dg_atomic_run(op->atomic, exec_remote(p));
+	if (op->atomic->size == 4)
 		copy_upto64(exec_local(p), (char *)&(uint32_t){(uint32_t)old}, 4);
 	else
 		copy_upto64(exec_local(p), (const char *)&old, 8);

@@ -169,7 +169,7 @@ static bool make_flight(struct executor *x, struct exec_flight *f, const struct 
 		return false;
 	char *at = e->staging.bytes + f->staging->offset;
 	if (atomic) {
-		memcpy(at, &op->atomic, sizeof op->atomic);
+		memcpy(at, op->atomic, sizeof *op->atomic);
 		return true;
 	}
 	memcpy(at, p->bytes, p->size);

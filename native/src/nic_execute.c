@@ -175,7 +175,7 @@ static int atomic_entry(struct dg_nic_qp *qp, struct nic_entry *e)
 		.n = 1,
 		.total = w->atomic.size,
 		.result = &nic_key_find(n, w->segments[0].key)->remote,
-		.atomic = w->atomic,
+		.atomic = &w->atomic,
 	};
 	return outcome(qp, dg_exec_atomic(&qp->x, &op));
 }
