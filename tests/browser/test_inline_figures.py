@@ -24,7 +24,7 @@ def exported(tmp_path):
     """The page of a notebook that was run with no browser."""
     book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(SOURCE)])
     NotebookClient(book, timeout=60, kernel_name="python3").execute()
-    assert "image/png" in book.cells[0].outputs[1]["data"]
+    assert "image/png" in book.cells[0].outputs[2]["data"]
     config = Config()
     config.HTMLExporter.preprocessors = ["dgkit.widgets.figure.inline.InlineFigures"]
     text, _ = HTMLExporter(config=config).from_notebook_node(book)

@@ -1,4 +1,4 @@
-"""Static pictures where no live view can be: exported pages, notebooks that are not trusted."""
+"""Cards and figures where no live view can be: exported pages, notebooks that are not trusted."""
 
 import base64
 import io
@@ -26,40 +26,52 @@ show(fig)
 """
 
 
-def pictures(path):
-    """The PNG files in the outputs of a saved notebook."""
+def saved(path):
+    """The cards and the figures in the outputs of a saved notebook."""
     cells = nbformat.read(path, as_version=4).cells
-    outputs = [output for cell in cells for output in cell.get("outputs", ())]
-    return [
-        base64.b64decode(output["data"]["image/png"])
-        for output in outputs
-        if "image/png" in output.get("data", ())
-    ]
+    data = [output.get("data", {}) for cell in cells for output in cell.get("outputs", ())]
+    pages = [each.get("text/html", "") for each in data]
+    cards = [page for page in pages if "dgkit-saved" in page]
+    return cards, [each["image/png"] for each in data if "image/png" in each]
 
 
-def test_a_picture_is_hidden_beside_its_live_view_renewed_and_shown_without_it(notebook, browser):
+def shown(notebook, what=".dgkit-saved"):
+    """The cards of the notebook in front, or what else is given."""
+    return notebook.page.locator(f".jp-NotebookPanel:not(.lm-mod-hidden) :is({what})")
+
+
+def text(notebook):
+    """The text of its outputs."""
+    return notebook.page.locator(".jp-NotebookPanel:not(.lm-mod-hidden)").inner_text()
+
+
+IMAGE = ".jp-RenderedImage img"
+
+
+def test_cards_are_hidden_beside_the_live_view_renewed_and_shown_without_it(notebook, browser):
     notebook.cell(SETUP)
     notebook.cell(FIGURE)
     notebook.ready("hexview")
-    images = notebook.page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .jp-RenderedImage img")
-    expect(images).to_have_count(2)
+    expect(shown(notebook)).to_have_count(2)
     for nth in range(2):
-        expect(images.nth(nth)).to_be_hidden()
-    first, _ = pictures(notebook.save())
+        expect(shown(notebook).nth(nth)).to_be_hidden()
+    (first, _), _ = saved(notebook.save())
     notebook.cell("s.write(region, b'written later'); view.goto(0x200)")
     path = until(
-        lambda: pictures(notebook.save())[0] != first and notebook.save(), "the picture is renewed"
+        lambda: saved(notebook.save())[0][0] != first and notebook.save(), "the card is renewed"
     )
-    assert all(Image.open(io.BytesIO(png)).width == 720 for png in pictures(path))
+    _, (figure,) = saved(path)
+    assert Image.open(io.BytesIO(base64.b64decode(figure))).width == 720
+    expect(shown(notebook, IMAGE)).to_be_hidden()
 
     book = nbformat.read(path, as_version=4)
     for cell in book.cells:
         cell.source += "\n# from somebody else"
     nbformat.write(book, path.with_name("distrusted.ipynb"))
     strange = Notebook(notebook.lab_page, "distrusted.ipynb").open()
-    shown = strange.page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .jp-RenderedImage img")
-    for nth in range(2):
-        expect(shown.nth(nth)).to_be_visible()
+    expect(shown(strange, IMAGE)).to_be_visible()
+    expect(strange.page.get_by_text("00000200").first).to_be_visible()
+    assert "display: none" not in text(strange)
     notebook.lab_page.shot("static-not-trusted")
 
     page, _ = HTMLExporter().from_filename(str(path))
@@ -69,8 +81,9 @@ def test_a_picture_is_hidden_beside_its_live_view_renewed_and_shown_without_it(n
     try:
         tab = context.new_page()
         tab.goto(exported.as_uri())
+        expect(tab.locator(IMAGE)).to_be_visible()
         for nth in range(2):
-            expect(tab.locator(".jp-RenderedImage img").nth(nth)).to_be_visible()
+            expect(tab.locator(".dgkit-saved").nth(nth)).to_be_visible()
         tab.screenshot(path=path.with_suffix(".png"), full_page=True)
     finally:
         context.close()
@@ -86,17 +99,7 @@ W.interact(lambda number: dgkit.TransferPanel(s), number=(0, 3));
 TEXTS = ("Loading widget", "Error displaying widget", "model not found")
 
 
-def shown(notebook):
-    """The pictures of the notebook in front."""
-    return notebook.page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .jp-RenderedImage img")
-
-
-def text(notebook):
-    """The text of its outputs."""
-    return notebook.page.locator(".jp-NotebookPanel:not(.lm-mod-hidden)").inner_text()
-
-
-def test_pictures_of_containers_are_hidden_beside_them_and_shown_where_the_notebook_is_reopened(
+def test_cards_of_containers_are_hidden_beside_them_and_shown_where_the_notebook_is_reopened(
     notebook,
 ):
     notebook.cell(SETUP)
@@ -107,7 +110,7 @@ def test_pictures_of_containers_are_hidden_beside_them_and_shown_where_the_noteb
     for nth in range(5):
         expect(shown(notebook).nth(nth)).to_be_hidden()
     path = notebook.save()
-    assert len(pictures(path)) == 4
+    assert len(saved(path)[0]) == 4
     path.with_name("again.ipynb").write_bytes(path.read_bytes())
     again = Notebook(notebook.lab_page, "again.ipynb").open()
     expect(shown(again)).to_have_count(4)
@@ -119,7 +122,7 @@ def test_pictures_of_containers_are_hidden_beside_them_and_shown_where_the_noteb
     notebook.lab_page.shot("static-reopened")
 
 
-def test_a_notebook_that_is_reopened_without_a_kernel_shows_its_pictures(new_page):
+def test_a_notebook_that_is_reopened_without_a_kernel_shows_its_cards(new_page):
     notebook = new_page.notebook("kernel")
     notebook.cell(SETUP)
     notebook.ready("hexview")
@@ -140,31 +143,22 @@ def test_a_notebook_that_is_reopened_without_a_kernel_shows_its_pictures(new_pag
     assert [said for said in TEXTS if said in text(notebook)] == []
 
 
-def test_the_picture_of_a_plot_is_renewed_while_it_runs(notebook):
+def test_a_plot_is_saved_as_it_is_while_it_runs(notebook):
     notebook.cell(SETUP)
-    notebook.cell(
-        "from dgkit.widgets.base import static_output\n"
-        "static_output._LIVE_INTERVAL_S = 0.5\n"
-        "plot = dgkit.LatencyPlot(s, region)\nplot.start()\nplot"
-    )
+    notebook.cell("plot = dgkit.LatencyPlot(s, region)\nplot.start()\nplot")
     notebook.ready("latency")
-    before = pictures(notebook.save())[1]
-    until(lambda: pictures(notebook.save())[1] != before, "the saved picture is renewed", 20)
+    until(lambda: saved(notebook.save())[1], "it has a figure", 20)
+    _, before = saved(notebook.save())
+    until(lambda: saved(notebook.save())[1] != before, "the saved figure is renewed", 20)
     notebook.cell("plot.stop()")
 
 
-def test_without_a_widget_manager_the_file_has_a_picture_and_no_text_of_widgets(notebook):
+def test_without_a_widget_manager_the_file_has_a_card_and_no_text_of_widgets(notebook):
     notebook.cell(SETUP)
     notebook.cell("import ipywidgets as W\nW.VBox([dgkit.AllocatePanel(s)])")
     notebook.ready("allocate")
     path = notebook.save()
-    cells = nbformat.read(path, as_version=4).cells
-    for cell in cells:
-        shown_as = [
-            next((kind for kind in ("text/html", "image/png", "text/plain") if kind in data), "")
-            for data in (output["data"] for output in cell.outputs)
-        ]  # what a reader of notebooks without widgets prefers
-        assert not cell.outputs or "image/png" in shown_as
+    assert len(saved(path)[0]) == 2
     page, _ = HTMLExporter().from_filename(str(path))
     assert [said for said in TEXTS if said in page] == []
 
@@ -183,32 +177,32 @@ SAVE_BUSY = """async (path) => {
 }"""
 
 
-def test_saving_while_the_kernel_answers_a_panel_renews_the_pictures(notebook):
-    notebook.cell("from dgkit.widgets.base import static_output\nstatic_output._INTERVAL_S = 1e9")
+def test_saving_while_the_kernel_answers_a_panel_renews_the_cards(notebook):
+    notebook.cell("from dgkit.widgets.base import static_output\nstatic_output._WAIT_S = 1e9")
     notebook.cell(SETUP)
     notebook.ready("hexview")
     path = notebook.save()
-    first, *_ = pictures(path)
+    (first, *_), _ = saved(path)
     notebook.cell("view.goto(0x200)")
     notebook.lab_page.ask(SAVE_BUSY, notebook.path)
-    second, *_ = pictures(path)
+    (second, *_), _ = saved(path)
     assert second != first
 
 
-def test_saving_renews_the_pictures_also_in_a_page_that_was_reloaded(notebook):
-    notebook.cell("from dgkit.widgets.base import static_output\nstatic_output._INTERVAL_S = 1e9")
+def test_saving_renews_the_cards_also_in_a_page_that_was_reloaded(notebook):
+    notebook.cell("from dgkit.widgets.base import static_output\nstatic_output._WAIT_S = 1e9")
     notebook.cell(SETUP)
     notebook.ready("hexview")
-    first, *_ = pictures(notebook.save())
+    (first, *_), _ = saved(notebook.save())
     notebook.cell("view.goto(0x200)")
-    second, *_ = pictures(notebook.save())
+    (second, *_), _ = saved(notebook.save())
     assert second != first
 
     notebook.lab_page.reload()
     notebook.open()
     notebook.ready("hexview")
     notebook.cell("view.goto(0x400)")
-    third, *_ = pictures(notebook.save())
+    (third, *_), _ = saved(notebook.save())
     assert third not in (first, second)
     notebook.cell("import threading\nended = threading.Event()")
     notebook.cell("ended.wait(60)", wait=False)

@@ -34,8 +34,8 @@ def page(view):
             mark = {"dgkit": {"picture": f"p{number}"}}
             data = (
                 ({VIEW: {"model_id": panel.model_id}}, {}),
+                ({"text/html": "<style>"}, mark),
                 ({"image/png": ""}, mark),
-                ({"text/html": "<style>"}, {}),
                 ({"text/plain": "another output"}, {}),
             )
             outputs = [
@@ -73,7 +73,7 @@ def test_a_part_of_bokehjs_comes_with_the_first_figure_that_needs_it(page):
 )
 def test_a_figure_that_cannot_be_drawn_keeps_its_picture(page, change):
     (outputs,) = page(line(), change=change)
-    assert [next(iter(data)) for data in outputs] == [VIEW, "image/png", "text/html", "text/plain"]
+    assert [next(iter(data)) for data in outputs] == [VIEW, "text/html", "image/png", "text/plain"]
 
 
 def test_no_text_of_a_figure_ends_its_script(page):

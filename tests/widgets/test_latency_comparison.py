@@ -254,7 +254,7 @@ def test_any_number_of_runs_is_kept_and_the_last_is_compared_by_the_views():
 def test_results_of_runs_need_no_panel():
     model = ViewModel()
     results = Results(model, Sweeps(None, send=None, changed=None, fail=None))
-    assert (results.headline(), "run the cell" in results.static_html()) == (None, True)
+    assert (results.headline(), "run the cell" in results._runs_html()) == (None, True)
     model.begin(config())
     for number in (0, 1):
         model.add([block(number)])

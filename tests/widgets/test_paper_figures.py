@@ -13,7 +13,7 @@ from dgkit.widgets.latency.latex import runs_latex
 from dgkit.widgets.latency.run import Run
 from dgkit.widgets.latency.run_figures import OF_RUNS, OF_SWEEPS, caption
 
-pytest.importorskip("matplotlib", reason="pip install 'dgkit[paper]'; not for Python 3.15 yet")
+pytest.importorskip("matplotlib", reason="not for Python 3.15 yet")
 
 
 def run(first=100):

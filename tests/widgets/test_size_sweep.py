@@ -152,14 +152,15 @@ def test_its_lines_measure_the_same(plot, seen, session, notebook, capsys):
     assert "4,096 bytes: " in capsys.readouterr().out
 
 
-def test_its_picture_is_small_and_names_what_was_swept(plot):
+def test_a_saved_notebook_has_its_table_and_its_figure(plot):
     plot.sweep(**FEW).wait(60)
     plot.keep_sweep()
     sweep(plot)
-    picture = plot.picture()
-    assert "write, auto path, 3 rounds of 100 samples" in picture.alt
-    assert picture.png().startswith(b"\x89PNG")
-    assert len(picture.png()) < 20_000
+    page = plot.static_html()
+    assert "write, auto path, 3 rounds of 100 samples" in page
+    assert page.count("<tr>") > len(plot._sweeps.current.rows())
+    (figure,) = plot.static_figures()
+    assert [item.label.value for item in figure.legend[0].items] == ["before", "after"]
 
 
 @pytest.mark.parametrize(

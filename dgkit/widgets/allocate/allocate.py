@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ... import html_cards
 from ...errors import RegionBusy, Unsupported
-from ...units import plural, size_text
+from ...units import size_text
 from ..base import namespace, scheduler
 from ..base.as_python import pattern_expression, script, session_lines
 from ..base.fill_patterns import KINDS, Pattern
@@ -25,7 +25,6 @@ from .placement_options import placement_options
 
 if TYPE_CHECKING:
     from ...session import Session, SessionRegion
-    from ..base.picture import Picture
 
 Steps = Generator[Any, None, None]
 
@@ -380,27 +379,13 @@ class AllocatePanel(Panel):
             if job.task is not None:
                 job.task.cancel()
 
-    def picture(self) -> Picture:
-        """Return the table of regions."""
-        from ..base.picture import Picture
-
-        state = self._model.state()
-        rows = [
-            (region["name"], region["text"], region["where"], region["access_text"])
-            for region in state["regions"][-_MAX_STATIC_ROWS:]
-        ]
-        picture = Picture(f"{self.title}: {plural(state['count'], 'region')}")
-        picture.heading(self.title, state["label"])
-        picture.table(("Name", "Size", "Place", "Access"), rows)
-        return picture
-
     def static_html(self) -> str:
         """Return the regions at the time of the call as a card."""
         state = self._model.state()
         rows = [
             (region["name"], region["text"], region["where"], region["provider"],
              region["access_text"], "yes" if region["exported"] else "no")
-            for region in state["regions"][:_MAX_STATIC_ROWS]
+            for region in state["regions"][-_MAX_STATIC_ROWS:]
         ]  # fmt: skip
         header = ("Name", "Size", "Place", "Provider", "Access", "Exported")
         body = html_cards.table("Regions of the session", header, rows) if rows else ""

@@ -17,7 +17,6 @@ import itertools
 import json
 import logging
 import threading
-import weakref
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
@@ -34,12 +33,13 @@ from .error_text import explain
 from .esm import link
 from .page_message import check_fields, check_json, check_traits, reply_id
 from .scheduler import in_background
-from .static_output import Pictured, StaticOutput, note_displayed, picture_containers
+from .static_output import StaticOutput, note_displayed, picture_containers
 from .traits import State, as_stored
 
 if TYPE_CHECKING:
+    from bokeh.model import Model
+
     from ...session import Session
-    from .picture import Picture
 
 Buffers = Sequence[memoryview]
 Reply = tuple[dict[str, Any], list[bytes]]
@@ -47,7 +47,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _WIDGETS = Path(__file__).parent.parent
 _HAS_TRAITS = frozenset(vars(traitlets.HasTraits()))  # attributes of each instance
-_OWN_ATTRIBUTES = {"_on_close", "_static", "_hosts", "_refresh", "_states"}
+_OWN_ATTRIBUTES = {"_on_close", "_static", "_refresh", "_states"}
 _CLOSED_MODULE = """export default { render({ el }) {
   const note = document.createElement("p");
   note.setAttribute("role", "status");
@@ -57,8 +57,6 @@ _CLOSED_MODULE = """export default { render({ el }) {
 } };
 """
 _EXPECTED = (DgkitError, ValueError, TypeError, OSError, traitlets.TraitError)
-_NO_CHANGE = frozenset({"reply", "jobs", "waiting", "places", "overview", "fields", "gauges"})
-_LIVE = frozenset({"frame", "bytes", "progress", "run", "sweep", "image"})  # many times a second
 _snapshots = itertools.count(1)
 _close_lock = threading.Lock()  # guards the panels' _closing
 _log = logging.getLogger("dgkit.widgets")
@@ -80,7 +78,7 @@ class PanelClosed(ClosedError, AttributeError):
     """A use of a closed panel, whose attributes were removed."""
 
 
-class Panel(anywidget.AnyWidget, Pictured):
+class Panel(anywidget.AnyWidget):
     """A widget that renders a session.
 
     It is closed when its cell is run again (see `cell_lifetime`), unless another panel made it.
@@ -89,13 +87,16 @@ class Panel(anywidget.AnyWidget, Pictured):
         name: Name of its package and of its module there (see `esm`).
         title: The heading that the user sees.
         shared: A later run of the cell may return this same panel.
+        has_figures: A saved notebook may show figures of it.
         closed: The panel was closed.
     """
 
     name: ClassVar[str]
     title: ClassVar[str]
     shared: ClassVar[bool] = False
+    has_figures: ClassVar[bool] = False
     closed = False
+    _changes = 0
     _closing = False
 
     _esm = traitlets.Unicode().tag(sync=True)
@@ -105,9 +106,8 @@ class Panel(anywidget.AnyWidget, Pictured):
         module, style = link(_WIDGETS / self.name / f"{self.name}.js")
         own = vars(self).keys() - _HAS_TRAITS
         self._on_close = contextlib.ExitStack()
-        self._static = StaticOutput(self.picture)
+        self._static = StaticOutput(lambda: [self])
         self._on_close.callback(self._static.end)
-        self._hosts: weakref.WeakSet[Any] = weakref.WeakSet()
         self._refresh = Later(self._store_traits)
         traits = self.traits().items()
         self._states = {name: trait for name, trait in traits if isinstance(trait, State)}
@@ -125,6 +125,11 @@ class Panel(anywidget.AnyWidget, Pictured):
             if vars(self).get("closed"):
                 raise PanelClosed(f"the panel is closed: {text}")
             raise AttributeError(text, name=name, obj=self)
+
+    @property
+    def changes(self) -> int:
+        """A number that grows with each message to the views."""
+        return self._changes
 
     # Traits
 
@@ -187,8 +192,8 @@ class Panel(anywidget.AnyWidget, Pictured):
         """
         if self.comm is not None and not self.closed:
             self.send({"kind": kind, **fields}, list(buffers))
-            if kind not in _NO_CHANGE:
-                self.renew_picture(live=kind in _LIVE)
+            if kind != "reply":
+                self._changes += 1
 
     def broadcast_state(self, kind: str, snapshot: Callable[[], dict[str, Any]]) -> None:
         """Send a part of the state to all views, which ignore it if they have a newer one.
@@ -301,41 +306,25 @@ class Panel(anywidget.AnyWidget, Pictured):
             self._esm, self._css = _CLOSED_MODULE % json.dumps(text), ""
 
     def static_html(self) -> str:
-        """Return the HTML shown without a kernel: in an untrusted notebook, or by nbconvert."""
+        """Return the HTML shown without a kernel: in a saved notebook, or by nbconvert."""
         return f"<p>{html.escape(self.title)}: run the cell for the live view.</p>"
 
     def static_text(self) -> str:
         """Return the same as plain text."""
         return f"<dgkit.{type(self).__name__}>"
 
-    def picture(self) -> Picture:
-        """Return the last state as a static picture. Called in any thread."""
-        from .picture import Picture
-
-        return Picture(self.title)
-
-    def renew_picture(self, *, live: bool = False) -> None:
-        """Replace the static picture in the output soon: the state has changed.
-
-        Args:
-            live: The state changes continuously: replace the picture only every 10 s.
-        """
-        if self.closed:
-            return
-        self._static.renew(live=live)
-        for host in list(self._hosts):
-            host.renew_picture(live=live)
-
-    def hosted_by(self, host: Any) -> None:
-        """Also renew the picture of another panel or a container that contains this panel."""
-        self._hosts.add(host)
+    def static_figures(self) -> list[Model]:
+        """Return the Bokeh figures shown without a kernel, below static_html()."""
+        return []
 
     def _ipython_display_(self) -> None:
-        """Display the panel and, below it, its static picture."""
+        """Display the panel and, below it, what a saved notebook shows."""
         from IPython.display import publish_display_data
 
         bundle = self._repr_mimebundle_()
         data, *rest = bundle if isinstance(bundle, tuple) else (bundle,)
+        if not self.closed:
+            data = {**data, "text/html": ""}  # it is below
         publish_display_data(data, rest[0] if rest else None)
         note_displayed(self)
         if not self.closed:

@@ -1,26 +1,31 @@
-"""The static picture in an output: published with a panel or a container, and renewed.
+"""What a saved notebook shows of a panel or a container: a card and a picture of its figures.
 
-A container (HBox, Tab, Output, interact) displays its own view, and below it one picture of all
-open panels in it; without panels it is displayed as ipywidgets does.
+They are outputs of their own below the view: HTML, and a PNG, which viewers show even for an
+untrusted notebook. While the live view is there, the panel's style sheet hides them; where it is
+not, dgkit's extension of JupyterLab hides the text "Loading widget...".
 
-The picture is a second output, a PNG, which every notebook viewer shows, even for an untrusted
-notebook. While the live view is there, the panel's style sheet hides it.
+A container (HBox, Tab, Output, interact) displays its own view, and below it the cards of all open
+panels in it; without panels it is displayed as ipywidgets does.
 
-Before a notebook is saved, dgkit's extension of JupyterLab requests the current pictures with a
-message to the kernel's comm with the target `dgkit.pictures`. The message's `states` maps each
-picture id to the state of that picture in the page (from the output's metadata). The reply's
-`pictures` has those whose state has changed: data and metadata of each output.
+They are made when the panel is displayed, when a later cell has ended, and when a page asks: before
+a notebook is saved, dgkit's extension of JupyterLab sends a message to the kernel's comm with the
+target `dgkit.pictures`. The message's `states` maps the id of each output to its state in the page
+(from the output's metadata). The reply's `pictures` has those whose state has changed: data and
+metadata of each output.
 """
 
 from __future__ import annotations
 
 import base64
+import html
 import logging
+import threading
 import time
 import uuid
 import weakref
+import zlib
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 from IPython.core.getipython import get_ipython
 from ipywidgets import Box, Output
@@ -28,191 +33,175 @@ from ipywidgets.widgets import widget as registry
 
 from ... import cell_lifetime
 from . import scheduler
-from .scheduler import in_background
 
 if TYPE_CHECKING:
-    from .picture import Picture
+    from bokeh.model import Model
 
-_INTERVAL_S = 2.0  # minimum between two pictures of a panel
-_LIVE_INTERVAL_S = 10.0  # the same, while the state changes continuously
+_WAIT_S = 2.0  # after a cell, before the outputs are made in the background
 _MARK = {"needs_background": "light"}  # becomes a CSS class of the image, used to hide it
-# Hides JupyterLab's "Loading widget..." and "model not found" where a picture follows. Only for
-# trusted notebooks: in others the view's text is shown instead.
-_STYLE = """<style class="dgkit-static">
-.jp-OutputArea-child:has(> .lm-Panel.jp-OutputArea-output):not(:has(> div > *)):has(
-  + .jp-OutputArea-child > .jp-RenderedImage > img.jp-needs-light-background),
-.jp-OutputArea-child:has(> .jp-OutputArea-output > style.dgkit-static) { display: none }
-</style>"""
+_NO_PICTURE = "The figure is not here: it needs Matplotlib, <code>pip install 'dgkit[lab]'</code>."
 _TARGET = "dgkit.pictures"
 _log = logging.getLogger("dgkit.widgets")
 _published: weakref.WeakSet[StaticOutput] = weakref.WeakSet()
+_renewing: list[scheduler.Task] = []  # at most one
 
 
-class Pictured:
-    """A widget with a static picture, which the picture of a container or panel may include.
+@runtime_checkable
+class _Saved(Protocol):
+    """A panel, as far as a saved notebook is concerned. The methods are called in any thread.
 
     Attributes:
-        title: The heading that the user sees.
-        closed: The widget was closed.
-        model_id: The id of its model in a page.
+        has_figures: The panel may have figures, now or later.
+        changes: A number that grows with each change of the figures.
     """
 
-    title: ClassVar[str]
-    closed = False
+    has_figures: ClassVar[bool]
     model_id: str
 
-    def picture(self) -> Picture:
-        """Return the last state as a static picture. Called in any thread."""
-        raise NotImplementedError
-
-    def hosted_by(self, host: Any) -> None:
-        """Also renew the picture of another panel or a container that contains this one."""
-        raise NotImplementedError
+    @property
+    def closed(self) -> bool: ...
+    @property
+    def changes(self) -> int: ...
+    def static_html(self) -> str: ...
+    def static_text(self) -> str: ...
+    def static_figures(self) -> list[Model]: ...
 
 
 class StaticOutput:
-    """The picture of one display of a panel or a container; a later display replaces it.
+    """The outputs of one display of a panel or a container; a later display replaces them.
 
     Attributes:
         headless: It was displayed by nbclient, so it is renewed at the end of each cell.
     """
 
-    def __init__(self, draw: Callable[[], Picture]) -> None:
-        """Create the output without publishing anything.
-
-        Args:
-            draw: Returns the picture. Called in any thread.
-        """
-        self._draw = draw
+    def __init__(self, panels: Callable[[], list[_Saved]]) -> None:
+        """Create the outputs without publishing anything; `panels` returns what they show."""
+        self._panels = panels
         self._display_id = ""
-        self._task: scheduler.Task | None = None
-        self._published = 0.0
-        self._due = 0.0
+        self._lock = threading.Lock()  # of what follows
+        self._changes: list[int] = []  # of the panels, when their figures were drawn
+        self._figures: dict[str, str] = {}
+        self._outputs: dict[str, dict[str, Any]] = {}  # data and metadata, by display id
         self.headless = False
-        self._state = ""  # state of the picture that was published last
-        self._output: dict[str, Any] = {}
 
     @property
     def published(self) -> bool:
-        """Return whether the picture was published and can be renewed."""
+        """Return whether the outputs were published and can be renewed."""
         return bool(self._display_id)
 
     def publish(self) -> None:
-        """Publish the picture below the running cell's output so far."""
-        from IPython.display import publish_display_data
-
-        self._display_id = uuid.uuid4().hex
+        """Publish the outputs below the running cell's output so far."""
+        self._display_id, self._outputs, self._changes = uuid.uuid4().hex, {}, []
         cell, run = cell_lifetime.current_run()
         self.headless = bool(run) and not cell
-        self._state = ""
-        self.flush()
-        publish_display_data({"text/html": _STYLE})
+        self.flush(figures=False)
         _published.add(self)
         _answer_pages()
-        cell_lifetime.after_each_cell(_renew_for_headless)
+        cell_lifetime.after_each_cell(_cell_ended)
 
-    def renew(self, *, live: bool = False) -> None:
-        """Have the frame thread replace the picture soon, if it was published and has changed.
+    def stale(self) -> bool:
+        """Return whether the figures have changed since they were drawn."""
+        return self._changes != [panel.changes for panel in self._panels()]
+
+    def flush(self, *, figures: bool = True) -> bool:
+        """Replace the outputs that have changed; return whether there are any.
 
         Args:
-            live: The state changes continuously: every 10 s is enough.
+            figures: Draw the figures, too, if the panels have changed.
         """
-        due = self._published + (_LIVE_INTERVAL_S if live else _INTERVAL_S)
-        if not self._display_id or self.headless:
-            return
-        if self._task is None or self._task.done:
-            self._due = due
-            self._task = scheduler.start(self._renew(), self._failed)
-        else:
-            self._due = min(self._due, due)
-            self._task.hasten(self._due)
+        with self._lock:
+            if not self._display_id:
+                return False
+            panels = self._panels()
+            page, text = _page_of(panels), ", ".join(panel.static_text() for panel in panels)
+            changes = [panel.changes for panel in panels]
+            if figures and changes != self._changes:
+                self._changes, self._figures = changes, _draw(panels)
+            note = f"State of {time.strftime('%Y-%m-%d %H:%M:%S')}"
+            card = f'{page}<div style="font-size:11px;opacity:0.75">{note}</div>'
+            card = f'<div class="dgkit-saved">{card}</div>'
+            made = self._put(self._display_id, page, {"text/html": card, "text/plain": text})
+            if any(panel.has_figures for panel in panels):
+                data = self._figures or {"text/html": ""}
+                made |= self._put(f"{self._display_id}-figures", str(data), data)
+            return made
 
-    def flush(self) -> bool:
-        """Replace the picture now if it has changed; return whether it has."""
-        return self._publish(self._drawn())
-
-    def output(self) -> dict[str, Any]:
-        """Return `data` and `metadata` of the output as last published."""
-        return self._output
-
-    def end(self) -> None:
-        """Stop renewing the picture and leave it as it is."""
-        self._display_id = ""
-        _published.discard(self)
-        if self._task is not None:
-            self._task.cancel()
-
-    def _renew(self) -> scheduler.Steps:
-        while time.monotonic() < self._due:
-            yield self._due  # renew() may set an earlier time
-        drawn = yield from in_background(self._drawn)
-        self._publish(drawn)
-
-    def _drawn(self) -> tuple[str, dict[str, Any]] | None:
-        """Draw the picture; if that fails, log why and draw a note instead.
-
-        Returns:
-            The picture's state and the data of the output; None if its state was published last.
-        """
-        from .picture import Picture
-
-        note = f"State of {time.strftime('%Y-%m-%d %H:%M:%S')}"
-        try:
-            drawing = self._draw().drawn(note)
-        except Exception as error:
-            self._failed(error)
-            picture = Picture("no static picture")
-            picture.text("There is no static picture of this output: run the cell to see it.")
-            drawing = picture.drawn(note)
-        if drawing.state == self._state:
-            return None
-        image = base64.b64encode(drawing.png()).decode()
-        return drawing.state, {"image/png": image, "text/plain": drawing.alt}
-
-    def _publish(self, drawn: tuple[str, dict[str, Any]] | None) -> bool:
+    def _put(self, display_id: str, shown: str, data: dict[str, str]) -> bool:
+        """Publish an output if what is shown has changed; return whether it has."""
         from IPython.display import publish_display_data
 
-        if drawn is None or not self._display_id:
+        mark = {"picture": display_id, "state": f"{zlib.crc32(shown.encode()):08x}"}
+        update = display_id in self._outputs
+        if update and self._outputs[display_id]["metadata"]["dgkit"] == mark:
             return False
-        state, data = drawn
-        update, self._state = bool(self._state), state
-        self._published = time.monotonic()
-        mark = {"picture": self._display_id, "state": state}
-        self._output = {"data": data, "metadata": {**_MARK, "dgkit": mark}}
-        publish_display_data(
-            **self._output, transient={"display_id": self._display_id}, update=update
-        )
+        look = _MARK if "image/png" in data else {}
+        output = {"data": data, "metadata": {**look, "dgkit": mark}}
+        self._outputs[display_id] = output
+        publish_display_data(**output, transient={"display_id": display_id}, update=update)
         return True
 
-    def _failed(self, error: Exception) -> Any:
-        _log.error("cannot draw the picture of a panel", exc_info=error)
+    def outputs(self) -> dict[str, dict[str, Any]]:
+        """Return `data` and `metadata` of the outputs as last published, by display id."""
+        return dict(self._outputs)
+
+    def end(self) -> None:
+        """Leave the outputs as they are."""
+        with self._lock:
+            self._display_id = ""
+        _published.discard(self)
+
+
+def _page_of(panels: list[_Saved]) -> str:
+    parts = []
+    for panel in panels:
+        try:
+            parts.append(panel.static_html())
+        except Exception as error:
+            _log.error("cannot show a panel in the saved notebook", exc_info=error)
+            parts.append(f"<p>{html.escape(panel.static_text())}: run the cell to see it.</p>")
+    return "".join(parts)
+
+
+def _draw(panels: list[_Saved]) -> dict[str, str]:
+    """Return the data of the output of the panels' figures; none without figures."""
+    try:
+        figures = [figure for panel in panels for figure in panel.static_figures()]
+        if not figures:
+            return {}
+        from ..figure.matplotlib_drawing import picture
+
+        image = base64.b64encode(picture(figures)).decode()
+        return {"image/png": image, "text/plain": "; ".join(p.static_text() for p in panels)}
+    except ModuleNotFoundError:
+        return {"text/html": f"<p>{_NO_PICTURE}</p>"}
+    except Exception as error:
+        _log.error("cannot draw the figures of a panel", exc_info=error)
+        return {"text/html": "<p>There is no picture of this figure: run the cell to see it.</p>"}
 
 
 def renewed(states: dict[str, str]) -> dict[str, dict[str, Any]]:
-    """Renew the published pictures, and return those whose state differs from the page's.
+    """Renew the published outputs, and return those whose state differs from the page's.
 
     Args:
-        states: The state of each picture in the page, by the picture's id.
+        states: The state of each output in the page, by the output's id.
 
     Returns:
-        `data` and `metadata` of the outputs to be replaced, by the picture's id.
+        `data` and `metadata` of the outputs to be replaced, by the output's id.
     """
-    outputs = []
-    for one in list(_published):
-        one.flush()
-        outputs.append(one.output())
-    marks = [output["metadata"]["dgkit"] for output in outputs]
+    found: dict[str, dict[str, Any]] = {}
+    for each in list(_published):
+        each.flush()
+        found |= each.outputs()
     return {
-        mark["picture"]: output
-        for mark, output in zip(marks, outputs, strict=True)
-        if states.get(mark["picture"], mark["state"]) != mark["state"]
+        name: output
+        for name, output in found.items()
+        if states.get(name, "") not in ("", output["metadata"]["dgkit"]["state"])
     }
 
 
 def _answer_pages() -> None:
-    """Answer pages that request pictures. Idempotent; does nothing without a kernel."""
+    """Answer pages that request outputs. Idempotent; does nothing without a kernel."""
     import comm
-    from IPython.core.getipython import get_ipython
 
     manager = comm.get_comm_manager()
     if not hasattr(get_ipython(), "kernel") or _TARGET in manager.comms:
@@ -226,60 +215,60 @@ def _answer_pages() -> None:
         try:
             pictures = renewed(dict(message["content"]["data"]["states"]))
         except Exception as error:
-            _log.error("cannot renew the pictures for a page", exc_info=error)
+            _log.error("cannot renew the outputs for a page", exc_info=error)
         channel.send({"pictures": pictures})
 
     channel.on_msg(answer)
 
 
-def _renew_for_headless(_result: object = None) -> None:
-    """Renew the pictures at the end of a cell of nbclient, which ignores later updates.
+def _cell_ended(_result: object = None) -> None:
+    """Renew the outputs: at once for nbclient, which ignores later updates, else soon.
 
     Front ends that show a live view name the cell, and receive updates at any time.
     """
+    waiting = False
     for output in list(_published):
         if output.headless:
             output.flush()
+        else:
+            waiting = waiting or output.stale()
+    if waiting and not any(not task.done for task in _renewing):
+        _renewing[:] = [scheduler.start(_renew_soon(), _renewal_failed)]
+
+
+def _renew_soon() -> scheduler.Steps:
+    yield from scheduler.sleep(_WAIT_S)
+    for output in list(_published):
+        if output.stale():
+            yield from scheduler.in_background(output.flush)
+
+
+def _renewal_failed(error: Exception) -> None:
+    _log.error("cannot renew the outputs of panels", exc_info=error)
 
 
 _hooked: weakref.WeakSet[Any] = weakref.WeakSet()  # shells
 _pictures: weakref.WeakKeyDictionary[Any, ContainerPicture] = weakref.WeakKeyDictionary()
-_displayed: weakref.WeakKeyDictionary[Output, list[Pictured]] = weakref.WeakKeyDictionary()
+_displayed: weakref.WeakKeyDictionary[Output, list[_Saved]] = weakref.WeakKeyDictionary()
 
 
 class ContainerPicture:
-    """The picture of a container's panels."""
+    """The outputs of a container's panels."""
 
     def __init__(self, container: Any) -> None:
         self._container = weakref.ref(container)
         self._run = cell_lifetime.current_run()
-        self._static = StaticOutput(self._draw)
+        self._static = StaticOutput(lambda: list(_panels_in(self._container())))
 
     def publish(self) -> None:
-        """Publish it below the container that the running cell displays, if it has panels."""
-        panels = list(_panels_in(self._container()))
-        for panel in panels:
-            panel.hosted_by(self)
-        if panels:
+        """Publish them below the container that the running cell displays, if it has panels."""
+        if next(_panels_in(self._container()), None) is not None:
             self._static.publish()
 
     def publish_late(self) -> None:
-        """Publish it at the end of the cell if the panels came after the container's display."""
+        """Publish them at the end of the cell if the panels came after the container's display."""
         if self._run == cell_lifetime.current_run() and not self._static.published:
             self.publish()
-
-    def renew_picture(self, *, live: bool = False) -> None:
-        """Replace the picture soon, as Panel.renew_picture(): the state of a panel has changed."""
-        self._static.renew(live=live)
-
-    def _draw(self) -> Picture:
-        from .picture import Picture
-
-        panels = list(_panels_in(self._container()))
-        whole = Picture(", ".join(panel.title for panel in panels) or "no panel")
-        for panel in panels:
-            whole.add(panel.picture())
-        return whole
 
 
 def picture_containers() -> None:
@@ -293,7 +282,7 @@ def picture_containers() -> None:
         formatter.for_type(kind, _display)
 
 
-def note_displayed(panel: Pictured) -> bool:
+def note_displayed(panel: _Saved) -> bool:
     """Record that a panel is displayed; return whether an Output widget has captured that."""
     shell = get_ipython()
     try:
@@ -332,9 +321,9 @@ def _publish_late(_result: object = None) -> None:
         picture.publish_late()
 
 
-def _panels_in(widget: Any) -> Iterator[Pictured]:
+def _panels_in(widget: Any) -> Iterator[_Saved]:
     """Iterate over the open panels in a widget, from the first to the last."""
-    if isinstance(widget, Pictured):
+    if isinstance(widget, _Saved):
         if not widget.closed:
             yield widget
     elif isinstance(widget, Box):
@@ -344,7 +333,7 @@ def _panels_in(widget: Any) -> Iterator[Pictured]:
         yield from (panel for panel in _captured(widget) if not panel.closed)
 
 
-def _captured(output: Output) -> list[Pictured]:
+def _captured(output: Output) -> list[_Saved]:
     """Return the panels that an Output shows; until a page reports them, the last displayed one."""
     panels = _displayed.get(output, [])
     view = "application/vnd.jupyter.widget-view+json"

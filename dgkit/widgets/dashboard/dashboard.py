@@ -32,8 +32,9 @@ from .panels import Panels, close_all, create_panels, import_all, sides_state
 from .sample_run import SampleRun
 
 if TYPE_CHECKING:
+    from bokeh.model import Model
+
     from ...session import Session
-    from ..base.picture import Picture
 
 _UPDATE_INTERVAL_S = 1.0  # of the counters
 _GAUGES_INTERVAL_S = 2.0  # of the load of this machine
@@ -125,6 +126,7 @@ class Dashboard(Panel):
     name = "dashboard"
     title = "dgkit dashboard"
     shared = True
+    has_figures = True
     _ending = False  # protected by _lock
 
     regions = regions_trait(lambda panel: SessionModel.of(panel.session))
@@ -177,8 +179,6 @@ class Dashboard(Panel):
 
     def _host_panels(self) -> None:
         self._hosted = list(self.panels)
-        for panel in self.panels:
-            panel.hosted_by(self)
         self._unlisten()
         self._unlisten = SessionModel.of(self.session).listen(self._session_changed)
         self.refresh_traits()
@@ -400,22 +400,18 @@ class Dashboard(Panel):
             self._sample_task.cancel()
         close_all(self.panels, self.session if self.owned else None)
 
-    def picture(self) -> Picture:
-        """Return the pictures of the four panels, one below the other."""
-        from ..base.picture import Picture
-
-        picture = Picture(f"{self.title} of {self.session!r}")
-        picture.heading(self.title, sides_state(self.session)["label"])
-        for panel in self.panels:
-            picture.add(panel.picture())
-        return picture
+    @property
+    def changes(self) -> int:
+        """A number that grows with each message of the dashboard or its panels to the views."""
+        return self._changes + sum(panel.changes for panel in self.panels)
 
     def static_html(self) -> str:
-        """Return the session as a card, for untrusted notebooks and printed pages."""
-        return (
-            f"{self.session._repr_html_()}<p>This is a dashboard of dgkit: run the cell, in a "
-            "notebook that you trust, for its live view.</p>"
-        )
+        """Return the session and the panels as cards, for saved notebooks and printed pages."""
+        return self.session._repr_html_() + "".join(panel.static_html() for panel in self.panels)
+
+    def static_figures(self) -> list[Model]:
+        """Return the figures of the panels."""
+        return [figure for panel in self.panels for figure in panel.static_figures()]
 
     def static_text(self) -> str:
         """Return the session in one line."""

@@ -28,12 +28,9 @@ class Panels(NamedTuple):
 
 
 def import_all() -> None:
-    """Import what panels and their pictures need, while the DPU's process starts."""
-    from PIL import Image
-
+    """Import what panels need, while the DPU's process starts."""
     for panel in ("allocate", "hexview", "latency", "transfer"):
         import_module(f"dgkit.widgets.{panel}.{panel}")
-    Image.preinit()  # of the formats; the first save() would do it
 
 
 def create_panels(session: Session, plot: LatencyPlot | None = None) -> Panels:

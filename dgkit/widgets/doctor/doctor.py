@@ -33,12 +33,11 @@ from .serialize import (
 
 if TYPE_CHECKING:
     from bokeh.document import Document
+    from bokeh.model import Model
 
     from ...doctor.diagnosis import Diagnosis
-    from ..base.picture import Picture
 
 AUTO = "auto"
-_PICTURE_ROWS = 12  # findings in the static picture
 _CARD_S = 0.5  # how long a cell waits for the card of a saved notebook; snapshots take less
 
 
@@ -265,25 +264,9 @@ class DoctorPanel(BokehPanel):
             self._task.cancel()
         self._idle.set()
 
-    def picture(self) -> Picture:
-        """Return the verdict and the first findings, and the drawing of the PCIe tree."""
-        from ..base.picture import Picture
-        from ..figure.static_figure import figure_picture
-
-        found, document = self.diagnosis, self.document(False)
-        if found is None:
-            picture = Picture(f"{self.title}: no result yet")
-            picture.heading(self.title)
-            picture.text("no result yet")
-            return picture
-        picture = Picture(f"{self.title}: {found.verdict} for {found.goal}")
-        picture.heading(self.title)
-        picture.text(f"{found.verdict} for {found.goal}")
-        rows = [(one.verdict, one.title, one.found) for one in found.findings[:_PICTURE_ROWS]]
-        picture.table(("Verdict", "Check", "Finding"), rows)
-        if document.roots:
-            picture.add(figure_picture(document, self.title))
-        return picture
+    def static_figures(self) -> list[Model]:
+        """Return the drawing of the PCIe tree."""
+        return self.document(dark=False).roots
 
     def static_html(self) -> str:
         """Return the doctor's card, if the run ended soon after the cell."""

@@ -2,11 +2,11 @@
 
 `figure`: the panel, and its base class for panels with figures.
 `bokehjs`: BokehJS from the installed package, with bokehjs.js.
-`paper`: figures as PDF, SVG and PNG files for a paper (extra `paper`).
+`matplotlib_drawing`: figures as files for a paper, and as the picture in a saved notebook.
 `inline`: figures in an exported page, interactive without a kernel.
 """
 
 from .figure import show
-from .paper import save_figure
+from .matplotlib_drawing import save_figure
 
 __all__ = ["save_figure", "show"]

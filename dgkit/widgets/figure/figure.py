@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from bokeh.document import Document
     from bokeh.model import Model
 
-    from ..base.picture import Picture
-
 _MAX_SAVED = 1 << 20  # most characters of figures in the widget state, which every page loads
 
 
@@ -29,6 +27,8 @@ class BokehPanel(Panel):
 
     A view requests the document in its page's theme, and BokehJS if the page has not loaded it yet.
     """
+
+    has_figures = True
 
     def state(self) -> dict[str, Any]:
         """Return the version of BokehJS: a page loads it while the kernel creates the figures."""
@@ -102,11 +102,9 @@ class BokehView(BokehPanel):
         roots = [root.id for root in self._roots]
         return {**super().state(), "alt": self.alt, "roots": roots}
 
-    def picture(self) -> Picture:
+    def static_figures(self) -> list[Model]:
         """Return the figures."""
-        from .static_figure import figure_picture
-
-        return figure_picture(self._document, self.alt or "Figure")
+        return list(self._roots)
 
     def static_html(self) -> str:
         """Return the text alternative."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from itertools import takewhile
 from typing import Any
 
 from nbconvert.preprocessors import Preprocessor
@@ -17,7 +18,6 @@ from . import bokehjs
 
 _VIEW = "application/vnd.jupyter.widget-view+json"
 _STATE = "application/vnd.jupyter.widget-state+json"
-_PICTURE_AND_STYLE = 2  # outputs below a view, see base/static_output.py
 _DRAW = """<script>(() => {
 const {document: text, roots} = %s;
 const content = Bokeh.require("document").Document.from_json(JSON.parse(text));
@@ -53,11 +53,13 @@ class InlineFigures(Preprocessor):
                 have |= lacking
                 output["data"] = {"text/html": _html(figure, f"dgkit-{number}-{at}", lacking)}
                 output["metadata"] = {}
-                # the static picture of a view, and the style that hides it
-                below = cell.outputs[at + 1 : at + 1 + _PICTURE_AND_STYLE]
-                if below and below[0].get("metadata", {}).get("dgkit", {}).get("picture"):
-                    del cell.outputs[at + 1 : at + 1 + len(below)]
+                below = cell.outputs[at + 1 :]  # what a saved notebook shows, see static_output
+                del cell.outputs[at + 1 : at + 1 + sum(1 for _ in takewhile(_is_static, below))]
         return nb, resources
+
+
+def _is_static(output: Any) -> bool:
+    return bool(output.get("metadata", {}).get("dgkit", {}).get("picture"))
 
 
 def _views(cell: Any) -> Iterator[tuple[int, Any]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import time
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, Protocol
@@ -13,6 +12,7 @@ from bokeh.models.annotations import ColorBar
 from bokeh.palettes import YlOrRd9
 from bokeh.plotting import figure
 
+from ... import html_cards
 from ...units import size_text
 from ..base import scheduler
 from ..base.panel import Reply, handler
@@ -21,8 +21,7 @@ from ..figure.figure import BokehPanel
 
 if TYPE_CHECKING:
     from bokeh.document import Document
-
-    from ..base.picture import Picture
+    from bokeh.model import Model
 
 
 SLOWEST = 2.0  # multiple of the median from which a cell has the full colour
@@ -132,6 +131,11 @@ class HeatMap(BokehPanel):
         """Drawn figure: "p50_ns" or "gb_per_s"."""
         return self._figure
 
+    @property
+    def changes(self) -> int:
+        """A number that grows with each new row and each message to the views."""
+        return self._changes + self._sweep.rows
+
     @handler
     def show(self, figure: str) -> None:
         """Draw another figure.
@@ -213,25 +217,17 @@ class HeatMap(BokehPanel):
         """Stop following the sweep, which continues."""
         self._task.cancel()
 
-    def picture(self) -> Picture:
-        """Return the figure and the slowest pairs."""
-        from ..base.picture import Picture
-        from ..figure.static_figure import figure_picture
-
-        values = self._sweep.cells(self._figure)
-        texts = self._texts(values)
-        picture = Picture(f"{self.title}: {texts['what']}; {texts['line']}")
-        picture.heading(self.title, texts["label"])
-        picture.text(f"{texts['what']}; {texts['line']}")
-        picture.add(figure_picture(self.document(False), self.title))
-        if texts["slow"]:
-            picture.table(("pair", "op, path, size", "times the median"), texts["slow"])
-        return picture
-
     def static_html(self) -> str:
-        """Return the line about the rows."""
+        """Return the state of the sweep and the slowest pairs as a card."""
         texts = self._texts(self._sweep.cells(self._figure))
-        return f"<p><em>{self.title}.</em> {html.escape(texts['line'])}</p>"
+        header = ("pair", "op, path, size", "times the median")
+        body = html_cards.table("Slowest pairs", header, texts["slow"]) if texts["slow"] else ""
+        rows = [("Figure", texts["what"]), ("Rows", texts["line"])]
+        return html_cards.card(self.title, rows, badge=texts["label"], body=body)
+
+    def static_figures(self) -> list[Model]:
+        """Return the figure with the cells measured so far."""
+        return self.document(dark=False).roots
 
 
 def _known(figure: str) -> str:

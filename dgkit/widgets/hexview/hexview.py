@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any
 
 from ipywidgets import ValueWidget
 
-from ...units import parse_size
+from ... import html_cards
+from ...errors import DgkitError
+from ...units import parse_size, plural, size_text
 from ..base import scheduler
 from ..base.aio import in_own_thread
 from ..base.panel import Buffers, Panel, Reply, handler
@@ -15,7 +18,7 @@ from ..base.traits import State, choose_region, region_id
 from .bookmarks import Bookmarks
 from .clipboard import MAX_BYTES, format_bytes
 from .edit import Edit, EditHistory
-from .fetch import Reader
+from .fetch import Reader, why_no_host
 from .image import RegionImage
 from .live_view import LiveView, Page
 from .overview import Overview
@@ -29,8 +32,12 @@ from .value import SelectedBytes
 from .view_options import Options
 
 if TYPE_CHECKING:
+    from bokeh.model import Model
+
     from ...session import Session, SessionRegion
-    from ..base.picture import Picture
+
+
+_STATIC_BYTES = 256  # in a saved notebook
 
 
 class HexView(Panel, ValueWidget):  # type: ignore[misc]
@@ -70,6 +77,7 @@ class HexView(Panel, ValueWidget):  # type: ignore[misc]
 
     name = "hexview"
     title = "Memory"
+    has_figures = True
 
     region: State[SessionRegion | None] = State(
         lambda panel: panel._selection.current(),
@@ -284,7 +292,7 @@ class HexView(Panel, ValueWidget):  # type: ignore[misc]
             return nothing | {"flags": False, "hues": False}, []
         if page.at != self._selection.at:
             self._selection.at = page.at
-            self.renew_picture()
+            self._changes += 1
         if scrolled:
             self._selection.offset = page.at
             self.refresh_traits()
@@ -505,20 +513,32 @@ class HexView(Panel, ValueWidget):  # type: ignore[misc]
         if error is None and not self._session.closed:
             self._selection.model.written(edit.region)
 
-    def picture(self) -> Picture:
-        """Return the bytes in view, and the image if it is shown."""
-        from .static_view import bytes_picture
-
-        picture = bytes_picture(self.title, self._selection, self.reader, self.sources)
-        if (chart := self._image.chart()) is not None:
-            picture.chart(chart)
-        return picture
-
     def static_html(self) -> str:
-        """Return the first bytes of the region as HTML."""
-        from .static_view import bytes_html
+        """Return the bytes in view as a card. The host reads them if it can: without a DMA."""
+        region = self._selection.current()
+        if region is None:
+            return html_cards.card(self.title, [("", self._selection.empty_reason)])
+        at = self._selection.at - self._selection.at % 16
+        size = min(_STATIC_BYTES, region.size - at)
+        shown = f"{plural(size, 'byte')} at offset {at:#x}; run the cell for the live view"
+        about = [
+            ("Region", region.name), ("On", region.where), ("Size", size_text(region.size)),
+            ("Shown", shown),
+        ]  # fmt: skip
+        try:
+            source = self.sources[:1] if why_no_host(region) else ("host",)
+            data = self.reader.read(region, source, at, size)[0]
+            lines = html.escape("\n".join(html_cards.hex_lines(data, offset=at)))
+            body = f'<pre style="font-size:12px;overflow:auto">{lines}</pre>'
+        except DgkitError as error:
+            body = f"<p>{html.escape(str(error))}</p>"
+        badge = html_cards.provider_badge(self._session.dpu.provider, self._session.dpu.emulated)
+        return html_cards.card(self.title, about, badge=badge, body=html_cards.Html(body))
 
-        return bytes_html(self.title, self._selection, self.reader, self.sources)
+    def static_figures(self) -> list[Model]:
+        """Return the image, if it is shown."""
+        figure = self._image.figure()
+        return [] if figure is None else [figure]
 
     def static_text(self) -> str:
         """Return the region's name and size."""

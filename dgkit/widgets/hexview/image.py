@@ -19,8 +19,9 @@ from .clipboard import DTYPES
 from .region_scan import Key, Read, RegionScan
 
 if TYPE_CHECKING:
+    from bokeh.plotting import figure as Figure
+
     from ...session import SessionRegion
-    from ..base.chart import Chart
 
 MAX_WIDTH = 4096  # pixels per row
 MAX_PIXELS, MAX_READ = 1 << 17, 1 << 20
@@ -237,11 +238,10 @@ class RegionImage(RegionScan):
             size=size, low=found.low, high=found.high, error="", **found.layout._asdict(),
         )  # fmt: skip
 
-    def chart(self) -> Chart | None:
-        """Return the image as it was last read, for a static picture; None without one."""
-        from PIL import Image
-
-        from ..base.chart import Axis, Chart
+    def figure(self) -> Figure | None:
+        """Return the image as it was last read, for a saved notebook; None without one."""
+        from bokeh.models import LinearColorMapper, Range1d
+        from bokeh.plotting import figure
 
         pixels = self._pixels if self.on else None
         if pixels is None:
@@ -252,11 +252,13 @@ class RegionImage(RegionScan):
         steps = -(-layout.rows // _STATIC), -(-layout.width // _STATIC)
         small = grid.reshape(layout.rows, layout.width)[:: steps[0], :: steps[1]]
         colours = np.frombuffer(palette(self._setting.palette), "u1").reshape(256, 3)
-        chart = Chart(
-            f"{layout.pixels:,} items of {layout.dtype}, {layout.width:,} per row",
-            Axis("item of the row", span=(0, layout.width)),
-            Axis("row", span=(0, layout.rows), names=[(layout.rows, "0"), (0, f"{layout.rows:,}")]),
-            height=280,
+        mapper = LinearColorMapper(
+            palette=[f"#{bytes(colour).hex()}" for colour in colours], low=0, high=255
+        )
+        found = figure(
+            title=f"{layout.pixels:,} items of {layout.dtype}, {layout.width:,} per row",
+            x_axis_label="item of the row", y_axis_label="row", height=280,
+            x_range=Range1d(start=0, end=layout.width), y_range=Range1d(start=layout.rows, end=0),
         )  # fmt: skip
-        chart.image(Image.fromarray(colours[small]), (0, layout.width), (0, layout.rows))
-        return chart
+        found.image([small], x=0, y=0, dw=layout.width, dh=layout.rows, color_mapper=mapper)
+        return found

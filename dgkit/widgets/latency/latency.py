@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from bokeh.document import Document
+    from bokeh.model import Model
 
     from ...session import Session, SessionRegion
-    from ..base.picture import Picture
     from .size_sweep import SizeSweep
 
 _FIGURES = ("p50_ns", "p99_ns", "max_ns")
@@ -185,8 +185,7 @@ class LatencyPlot(Results, BokehPanel):
         self._live.change(changes)
 
     def _figures_changed(self, changed: bool) -> None:
-        """Redraw the picture: frames, which would renew it, are sent to visible views only."""
-        self.renew_picture(live=True)
+        self._changes += 1  # frames are sent to visible views only
         if changed:
             self.refresh_traits()
 
@@ -412,15 +411,23 @@ class LatencyPlot(Results, BokehPanel):
         self._live.take_figures()
         self.refresh_traits()
 
-    def picture(self) -> Picture:
-        """Return latency over time and the percentiles of the runs, or the sweep."""
-        from .static_plot import latency_picture, sweep_picture
+    def static_html(self) -> str:
+        """Return a table of the runs, or of the sweep."""
+        if self._mode == "sweep":
+            with contextlib.suppress(ValueError):
+                return self._sweep_html()
+        return self._runs_html()
+
+    def static_figures(self) -> list[Model]:
+        """Return latency over time of the runs, or over sizes of the sweeps."""
+        from .run_figures import OF_RUNS, OF_SWEEPS
 
         if self._mode == "sweep":
             with contextlib.suppress(ValueError):
-                return sweep_picture(self.title, self._sweeps.named())
-        state = SessionModel.of(self.session).state()
-        return latency_picture(self.title, state["label"], self._view_model.summaries())
+                return [OF_SWEEPS["sweep"](self._sweeps.named())]
+        with self._view_model.lock:  # without a copy of the samples
+            runs = self._view_model.named()
+            return [OF_RUNS["time"](runs)] if runs else []
 
     def end(self) -> None:
         """End the measurement and free the plot's own memory; a sweep frees its own."""

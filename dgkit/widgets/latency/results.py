@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ...html_cards import Html, badge, card, table
 from ...units import us
 from ..base.panel import Reply, handler
 from .export import SWEEP_FILES, csv_table, export_file, sweep_csv, sweep_file
@@ -118,7 +119,7 @@ class Results:
 
         Raises:
             ValueError: An argument is invalid, or there are no samples yet.
-            ModuleNotFoundError: Matplotlib (extra `paper`) is not installed.
+            ModuleNotFoundError: Matplotlib is not installed.
         """
         from ..figure import save_figure
 
@@ -173,10 +174,40 @@ class Results:
         about = f"p50 of {samples:,} samples: {run.config.description}{p99} ({run.config.label})"
         return {"value": f"{us(figures['p50'])} µs", "text": about, "samples": f"{samples:,}"}
 
-    def static_html(self) -> str:
-        """Return the reports of the runs as HTML."""
-        try:
-            runs = self._view_model.runs().values()
-        except ValueError:
-            return "<p>Latency plot: run the cell for the live view.</p>"  # has samples later
-        return "".join(run.report()._repr_html_() for run in runs)
+    def _runs_html(self) -> str:
+        with self._view_model.lock:  # without a copy of the samples
+            runs = self._view_model.named()
+            rows = [
+                (name, run.config.description, f"{run.history.samples:,}",
+                 ", ".join(f"{key} {us(ns)}" for key, ns in run.history.figures().items()))
+                for name, run in runs.items()
+            ]  # fmt: skip
+        if not rows:
+            return card("Latency", [("Samples", "none yet; run the cell for the live view")])
+        *_, last = runs.values()
+        body = table("Runs", ("Run", "Operation", "Samples", "Latency, µs"), rows)
+        about = [("Where", last.config.where), ("Machine", str(last.config.machine))]
+        return card("Latency", about, badge=_badge(last.config.label), body=body)
+
+    def _sweep_html(self) -> str:
+        """Return the table of the last sweep.
+
+        Raises:
+            ValueError: There is none yet.
+        """
+        *_, last = self._sweeps.named().values()
+        origin = last.origin()
+        header = ("size", "path", "p50 µs", "band µs", "floor µs", "p50 / floor")
+        rows = [
+            (row["text"], row["path"], us(row["p50"]), f"{us(row['low'])} to {us(row['high'])}",
+             us(row["floor"]) if row["floor"] else "none",
+             f"{row['ratio']:.2f}" if row["ratio"] else "unsteady" if row["moved"] else "none")
+            for row in last.rows()
+        ]  # fmt: skip
+        about = [("Where", origin["where"]), ("Machine", origin["machine"])]
+        body = table(origin["words"], header, rows)
+        return card("Latency over sizes", about, badge=_badge(origin["label"]), body=body)
+
+
+def _badge(label: str) -> Html:
+    return badge(label, warn=label != "hardware")

@@ -6,7 +6,7 @@ import uuid
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from ...errors import PeerError
 from ...report import LatencyReport, Machine, PostedLatencyReport, path_text, posted_label
 from ...types import MIXED, provider_label
 from ...units import size_text
-from .history import Floats, History
+from .history import History
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,21 +68,6 @@ class RunConfig:
             "words": self.description, "label": self.label, "provider": self.provider,
             "where": self.where, "machine": str(self.machine), "taken": self.requested_rate,
         }  # fmt: skip
-
-
-class RunSummary(NamedTuple):
-    """The part of a run that a picture shows.
-
-    Attributes:
-        samples: Number of all samples.
-        figures: Min, max and percentiles, in ns.
-        points: As `History.fine`.
-    """
-
-    config: RunConfig
-    samples: int
-    figures: dict[str, float]
-    points: Floats
 
 
 @dataclass(slots=True)
@@ -146,11 +131,6 @@ class Run:
     def copy(self) -> Run:
         """Return a copy, for a reader that works while samples arrive; it takes 8 MB."""
         return replace(self, history=deepcopy(self.history))
-
-    def summary(self) -> RunSummary:
-        """Return what a picture shows: without the samples, since it is drawn every few seconds."""
-        history = self.history
-        return RunSummary(self.config, history.samples, history.figures(), history.fine.all())
 
     def report(self) -> LatencyReport:
         """Return a report on the last samples, at most 1,000,000; `where` says how many.

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from ..base.viewers import Viewers
 from .kept import check_kept, check_name, current_name, drop_named
-from .run import Run, RunConfig, RunSummary
+from .run import Run, RunConfig
 from .stored import restored, stored
 
 FIGURES_S = 0.4  # between updates of histogram, percentiles and figures
@@ -170,16 +170,12 @@ class ViewModel:
         Raises:
             ValueError: There are no samples yet.
         """
-        if not (named := self._named()):
+        if not (named := self.named()):
             self.require_samples()
         return {name: run.copy() for name, run in named.items()}
 
-    @_locked
-    def summaries(self) -> dict[str, RunSummary]:
-        """Return what a picture shows of the same runs; none without samples."""
-        return {name: run.summary() for name, run in self._named().items()}
-
-    def _named(self) -> dict[str, Run]:
+    def named(self) -> dict[str, Run]:
+        """Return the runs of runs() themselves; the caller holds the lock while it reads them."""
         named = {**self.kept, current_name(self.kept, "run"): self.run}
         return {name: run for name, run in named.items() if run and run.history.samples}
 

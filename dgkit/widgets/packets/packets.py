@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import io
 import threading
 import time
@@ -11,19 +10,16 @@ from collections.abc import Generator, Iterable
 from decimal import Decimal
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import dpkt
 
-from ...html_cards import hex_lines
+from ... import html_cards
 from ..base import scheduler
 from ..base.panel import Panel, Reply, handler
 from ..base.viewers import Viewers
 from .capture import Capture, Packet
 from .layers import layers
-
-if TYPE_CHECKING:
-    from ..base.picture import Picture
 
 COLUMNS = [
     "number", "time", "direction", "queue", "rule", "protocol", "source", "destination", "bytes",
@@ -35,7 +31,7 @@ _RATE_NS = 2_000_000_000  # of these last packets the rates are
 _KEPT_BYTES = 64 << 20  # of all packets that are kept
 _KEPT = 10_000  # packets
 _SHOWN = 200  # rows
-_PICTURED = 12  # rows of the static picture
+_MAX_STATIC_ROWS = 12  # packets in a saved notebook
 _MAX_FILTER = 200  # characters
 _LABEL = "software NIC"
 
@@ -254,25 +250,14 @@ class PacketPanel(Panel):
         """Stop reading; the file stays."""
         self._task.cancel()
 
-    def picture(self) -> Picture:
-        """Return the newest packets."""
-        from ..base.picture import Picture
-
-        fields = self._fields()
-        picture = Picture(f"{self.title}: {fields['line']}")
-        picture.heading(self.title, _LABEL)
-        picture.text(fields["line"])
-        if rows := fields["rows"][-_PICTURED:]:
-            picture.table(COLUMNS, rows)
-        return picture
-
     def static_html(self) -> str:
-        """Return the newest packets as a table."""
+        """Return the newest packets as a card."""
         self._read_all()
         fields = self._fields()
-        rows = "".join(_tr(row, "td") for row in fields["rows"][-_PICTURED:])
-        table = f"<table>{_tr(COLUMNS, 'th')}{rows}</table>" if rows else ""
-        return f"<p>{html.escape(self.title)}: {html.escape(fields['line'])}</p>{table}"
+        rows = fields["rows"][-_MAX_STATIC_ROWS:]
+        body = html_cards.table("Newest packets", COLUMNS, rows) if rows else ""
+        badge = html_cards.badge(_LABEL, warn=True)
+        return html_cards.card(self.title, [("Capture", fields["line"])], badge=badge, body=body)
 
     def static_text(self) -> str:
         """Return the newest packet as text."""
@@ -280,12 +265,8 @@ class PacketPanel(Panel):
         if not self._packets:
             return f"{self.title}: {self._line()}"
         newest = self._packets[-1]
-        return "\n".join([" ".join(self._row(newest)), *hex_lines(newest.data)])
+        return "\n".join([" ".join(self._row(newest)), *html_cards.hex_lines(newest.data)])
 
 
 def _key(packet: Packet) -> tuple[int, bool]:
     return (-1 if packet.queue is None else packet.queue), packet.sent
-
-
-def _tr(row: list[str], tag: str) -> str:
-    return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in row) + "</tr>"

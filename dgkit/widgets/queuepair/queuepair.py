@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...errors import ClosedError
 from ...gpu_initiated.queue_report import (
@@ -17,12 +17,8 @@ from ..base import scheduler
 from ..base.panel import Panel, handler
 from ..base.viewers import Viewers
 
-if TYPE_CHECKING:
-    from ..base.picture import Picture
-
 _EVERY_S, _HIDDEN_S = 0.2, 3600.0  # between two looks at the queue pair
 _LABEL = "software NIC"
-_PICTURED = 8  # rows of each table of the static picture
 
 
 class QueuePanel(Panel):
@@ -111,21 +107,6 @@ class QueuePanel(Panel):
     def end(self) -> None:
         """Stop reading; the queue pair stays open."""
         self._task.cancel()
-
-    def picture(self) -> Picture:
-        """Return the newest entries and completions."""
-        from ..base.picture import Picture
-
-        fields = self._fields()
-        picture = Picture(f"{fields['title']}: {fields['status']}; {fields['line']}")
-        picture.heading(fields["title"], fields["label"])
-        for line in (fields["status"], fields["why"], fields["line"], *fields["notes"]):
-            if line:
-                picture.text(line)
-        for part, columns in (("entries", ENTRY_COLUMNS), ("completions", COMPLETION_COLUMNS)):
-            if rows := fields[part][-_PICTURED:]:
-                picture.table(columns, rows)
-        return picture
 
     def static_html(self) -> str:
         """Return the report as a card."""

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from ... import html_cards
 from ...errors import ClosedError, PeerLost, PeerTimeout, TransferError
-from ...html_cards import Html
-from ...units import us
 from ..base import namespace
 
 if TYPE_CHECKING:
@@ -101,22 +99,6 @@ class Timings:
                 median = (ns[(count - 1) // 2] + ns[count // 2]) / 2
                 rows.append([what, ns[0], median, ns[-1]])
         return {"count": count, "bytes": self._bytes, "rows": rows}
-
-
-def timeline_html(record: dict[str, Any]) -> Html | str:
-    """Draw submit to post and post to complete of the last DMA as two boxes, to scale."""
-    if "complete_ns" not in record:
-        return ""
-    post, complete = record["post_ns"], record["complete_ns"]
-    share = 100 * post / complete if complete else 0
-    text = f"0, {us(post)}, {us(complete)}"
-    box = "position:absolute;top:0px;bottom:0px"
-    return Html(
-        '<div style="position:relative;width:90px;height:8px">'
-        f'<div style="{box};left:0px;width:{share:.1f}%;background-color:#c75b00"></div>'
-        f'<div style="{box};right:0px;width:{100 - share:.1f}%;background-color:#1e88e5"></div>'
-        f'</div><div style="font-size:11px">{text}</div>'
-    )
 
 
 _HEAD = 128  # bytes that are displayed

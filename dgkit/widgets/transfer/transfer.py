@@ -17,7 +17,7 @@ from ..base.forms import for_field
 from ..base.panel import Buffers, Panel, handler
 from ..base.session_model import SessionModel
 from ..base.traits import State
-from .completions import ReadResult, as_json, timeline_html
+from .completions import ReadResult, as_json
 from .request import (
     CHUNK,
     MAX_DEPTH,
@@ -38,7 +38,6 @@ from .timeline import timeline
 
 if TYPE_CHECKING:
     from ...session import Session, SessionRegion, SessionTransfer
-    from ..base.picture import Picture
 
 MAX_COMPLETIONS = 50  # listed
 _MAX_REQUESTS = 100  # in the list
@@ -384,41 +383,23 @@ class TransferPanel(Panel):
             self._run.task.cancel()
         self._read_result.discard()
 
-    def picture(self) -> Picture:
-        """Return the table of the last completions."""
-        from ..base.picture import Picture
-
+    def static_html(self) -> str:
+        """Return the last completions as a card."""
         last = list(self._completions)[: -_MAX_STATIC_ROWS - 1 : -1]
-        picture = Picture(f"{self.title}: the last {plural(len(last), 'completion')}")
-        picture.heading(self.title, self._model.state()["label"])
         header = ("", "Transfer", "Status", "Size", "Path", "Submit to post, µs", "to complete, µs")
         rows = [
             (record["number"], record["what"], record["status"], size_text(record["size"]),
              record.get("path", ""), *_times(record))
             for record in last
         ]  # fmt: skip
-        picture.table(header, rows)
-        return picture
-
-    def static_html(self) -> str:
-        """Return the last completions at the time of the call as a card."""
-        last = list(self._completions)[: -_MAX_STATIC_ROWS - 1 : -1]
-        header = ("", "Transfer", "Status", "Size", "Path", "Submit, post, complete: µs")
-        rows = [
-            (record["number"], record["what"], record["status"], size_text(record["size"]),
-             record.get("path", ""), timeline_html(record))
-            for record in last
-        ]  # fmt: skip
         body = html_cards.table("Last completions, newest first", header, rows) if rows else ""
-        closed = self._session.closed
-        badge = (
-            ""
-            if closed
-            else html_cards.provider_badge(self._session.dpu.provider, self._session.dpu.emulated)
-        )
-        more = [("Live view", "run the cell"), *([] if closed else [("Clock", self._clock())])]
-        note = "The session is closed." if closed else ""
-        return html_cards.card(self.title, more, badge=badge, body=body, note=note)
+        more = [("Live view", "run the cell")]
+        if self._session.closed:
+            return html_cards.card(self.title, more, body=body, note="The session is closed.")
+        dpu = self._session.dpu
+        badge = html_cards.provider_badge(dpu.provider, dpu.emulated)
+        more.append(("Clock", self._clock()))
+        return html_cards.card(self.title, more, badge=badge, body=body)
 
 
 def _times(record: dict[str, Any]) -> tuple[str, str]:

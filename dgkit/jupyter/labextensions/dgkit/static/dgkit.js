@@ -10,6 +10,9 @@
     <g class="jp-icon3" fill="#616161"><path d="M3 5h7v14H3zm2 2v10h3V7zM14 5h7v14h-7zm2 2v10h3V7z"/>
     <path d="M9 9h4V7l3 3-3 3v-2H9zm6 6h-4v2l-3-3 3-3v2h4z"/></g></svg>`;
   const PICTURES = "dgkit.pictures";
+  // Hides "Loading widget..." and "model not found" where the card of a panel follows.
+  const STYLE = `.jp-OutputArea-child:has(> .lm-Panel.jp-OutputArea-output):not(:has(> div > *)):has(
+    + .jp-OutputArea-child .dgkit-saved) { display: none; }`;
   const SAVE_WAIT_MS = 2000;
   const IDLE_WAIT_MS = 1000;
   const WELCOME = "dgkit-welcome.ipynb";
@@ -229,6 +232,9 @@
       autoStart: true,
       optional,
       activate: (app, ...services) => {
+        const style = document.createElement("style");
+        style.textContent = STYLE;
+        document.head.append(style);
         const given = (token) => (token ? services[optional.indexOf(token)] : null);
         const icon = ui ? new ui.LabIcon({ name: "dgkit:icon", svgstr: ICON }) : undefined;
         const commands = addCommands(app, given(launcher?.ILauncher), given(apputils?.ICommandPalette), icon);
