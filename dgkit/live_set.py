@@ -8,10 +8,14 @@ from functools import partial
 
 TYPE_CHECKING = False  # typing's own costs more to import than all of this
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Generic, TypeVar
+
+    T = TypeVar("T")
+else:
+    T, Generic = None, {None: object}
 
 
-class LiveSet:
+class LiveSet(Generic[T]):
     """Weak references to objects, in the order in which they were added. Thread-safe.
 
     A `weakref.WeakSet` raises RuntimeError if another thread adds a member during an iteration, and
@@ -21,22 +25,22 @@ class LiveSet:
     __slots__ = ("_by_id",)
 
     def __init__(self) -> None:
-        self._by_id: dict[int, weakref.ref[Any]] = {}
+        self._by_id: dict[int, weakref.ref[T]] = {}
 
-    def add(self, member: Any) -> None:
+    def add(self, member: T) -> None:
         """Add an object."""
         # The callback is C code: Ctrl-C would end Python code before it removes the member.
         gone = partial(self._by_id.pop, id(member))
         self._by_id[id(member)] = weakref.ref(member, gone)
 
-    def discard(self, member: Any) -> None:
+    def discard(self, member: T) -> None:
         """Remove an object if it is a member."""
         self._by_id.pop(id(member), None)
 
     def __len__(self) -> int:
         return len(self._by_id)
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[T]:
         """Iterate over a snapshot; members stay referenced during iteration."""
         members = [ref() for ref in list(self._by_id.values())]
         return iter([member for member in members if member is not None])

@@ -10,7 +10,12 @@ from ..unique import Unique
 
 TYPE_CHECKING = False  # typing's own costs more to import than all of this
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Protocol
+
+    class _Child(Protocol):
+        """Region of the device."""
+
+        def close(self, timeout: float) -> None: ...
 
 
 def provider_name(provider: str, emulated: str) -> str:
@@ -35,7 +40,7 @@ class DeviceContext(Unique):
         self._pid = os.getpid()
         self.provider = provider
         self.emulated = ""
-        self._regions = LiveSet()
+        self._regions: LiveSet[_Child] = LiveSet()
 
     @property
     def closed(self) -> bool:

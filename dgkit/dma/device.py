@@ -35,7 +35,7 @@ _GPU_MAX = (1 << 32) - 1
 _ORDER, _FENCED = {"cuda": "between posts", "verbs": "within a region"}, "behind a fence"
 _ATOMICS = ("none", "with respect to the same adapter's", "with respect to CPUs, too")
 _USABLE = "not asked for"  # `why` of a provider that could have been used
-_open_devices = LiveSet()
+_open_devices: LiveSet[Device] = LiveSet()
 
 
 class Device(DeviceContext):
@@ -80,9 +80,9 @@ class Device(DeviceContext):
         _check_name("pci", pci, "'03:00.0'", DOCA, (provider, over))
         _check_name("rdma", rdma, "'mlx5_0'", {"verbs"}, (provider, over))
         config, _alive = _device_config(spin_us, over, rules, gpu, {"pci": pci, "rdma": rdma})
-        self._queues = LiveSet()
-        self._gpu_queues = LiveSet()
-        self._nics = LiveSet()
+        self._queues: LiveSet[Queue] = LiveSet()
+        self._gpu_queues: LiveSet[GpuQueue] = LiveSet()
+        self._nics: LiveSet[Nic] = LiveSet()
         self._proxy: Proxy | None = None
         self._proxy_lock = threading.Lock()
         open_handle(self, "_d", "dg_device", (), lib.dg_device_open, provider.encode(), config)

@@ -150,7 +150,7 @@ class Nic(Unique):
         self._n: core.Handle | None = None  # first: freed before the regions of keys
         self.device, self._pid = device, os.getpid()
         self._using = threading.RLock()
-        self._queues = LiveSet()
+        self._queues: LiveSet[VerbsQueue] = LiveSet()
         self._keys: dict[int, NicKey] = {}
         args = device._handle(), spin_ns(spin_us)
         open_handle(self, "_n", "dg_nic", (device._d,), lib.dg_nic_open, *args)

@@ -88,7 +88,7 @@ class Queue(BatchQueue):
         args = (device._handle(), self.depth, self.path.value, *times)
         open_handle(self, "_q", "dg_queue", (device._d,), lib.dg_queue_open, *args)
         super().__init__()
-        self._queue_pairs: LiveSet | None = None
+        self._queue_pairs: LiveSet[QueuePair] | None = None
         self._waiters: Waiters | None = None  # those of the last event loop that awaited transfers
 
     # The C methods write and read call these two functions for unusual arguments: no size, a fence,

@@ -97,7 +97,7 @@ class QueuePair(Unique):
         self._closed = False
         self._queue = queue
         self._pid = os.getpid()
-        self._imports = LiveSet()
+        self._imports: LiveSet[RemoteRegion] = LiveSet()
         self._peer: int | None = None
         open_handle(self, "_p", "dg_qp", (queue._q,), lib.dg_qp_open, queue._q.c)
         raw = ffi.new("dg_qp_address *")

@@ -24,7 +24,7 @@ CLOSING_S = 5.0  # how long close() waits for tasks in flight
 
 # Objects that a finalizer could not destroy: DOCA may still use them, so they are kept.
 _leaked: list[Handle] = []
-_roots = LiveSet()
+_roots: LiveSet[Handle] = LiveSet()
 
 
 class TryLock:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 # ring waits for every kernel of the process, including kernels that use no queue.
 _KEPT = 16 << 20
 
-_live = LiveSet()
+_live: LiveSet[_Attached] = LiveSet()
 _retired: list[_Attached] = []
 
 

@@ -15,11 +15,13 @@ from ..live_set import LiveSet
 from ..wire.messages import Bye
 
 if TYPE_CHECKING:
+    from .gpu_queue import SessionGpuQueue
+    from .monitor import Monitor
     from .region_factory import RegionRegistry
+    from .session import Session
     from .sides import Sides
 
-#: The open sessions of this process, of type session.Session.
-open_sessions = LiveSet()
+open_sessions: LiveSet[Session] = LiveSet()
 _ends: list[LockType] = []  # locked while a thread closes a forgotten session
 _END_S = 5.0  # time that exit waits for each of them
 
@@ -35,8 +37,8 @@ class Lifetime:
 
     def __init__(self, sides: Sides, registry: RegionRegistry) -> None:
         self.closed = False
-        self.monitors = LiveSet()
-        self.gpu_queues = LiveSet()
+        self.monitors: LiveSet[Monitor] = LiveSet()
+        self.gpu_queues: LiveSet[SessionGpuQueue] = LiveSet()
         self._sides = sides
         self._registry = registry
         self._closer: dict[str, int] = {}  # the thread that closes the session
@@ -104,11 +106,11 @@ class Lifetime:
             self._sides.owned.abandon()
 
 
-def _warn(session: object) -> None:
+def _warn(session: Session) -> None:
     warnings.warn(f"{session!r} was not closed", ResourceWarning, source=session, stacklevel=4)
 
 
-def close_forgotten(session: object, lifetime: Lifetime) -> None:
+def close_forgotten(session: Session, lifetime: Lifetime) -> None:
     """Warn that a session was not closed, and have a thread close it: a finalizer never waits."""
     try:
         _warn(session)

@@ -43,7 +43,7 @@ class LocalDpu:
         self.service = DpuService(device, copies_inline=device.provider != "fault")
         self._timeout = timeout
         self._results = BytePool()
-        self._refs = LiveSet()
+        self._refs: LiveSet[RegionRef] = LiveSet()
         self._lock = threading.Lock()
 
     def _ref(self, region: SessionRegion) -> RegionRef:

@@ -42,7 +42,7 @@ class Monitor(Unique):
     def __init__(
         self,
         factory: RegionFactory,
-        siblings: LiveSet,
+        siblings: LiveSet[Monitor],
         of: Measured,
         offset: int,
         *,

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ..dpu.region_ref import RegionRef
     from ..wire.connection import Connection
     from ..wire.messages import Request
+    from .session import Session
 
 
 READ_ONLY, WRITE_ONLY = Access.READ, Access.WRITE  # members are singletons: compared with `is`
@@ -41,7 +42,7 @@ class SessionRegion(Unique):
     """Region of a session, created by Session.empty() and Session.register().
 
     Attributes:
-        session: Session that created it, a dgkit.session.Session.
+        session: Session that created it.
         id: Number within the session.
         name: Name given at creation, or one made of `on` and `id`.
         on: Side that has the bytes: `host` or `dpu`.
@@ -121,7 +122,7 @@ class SessionRegion(Unique):
 
     def move(
         self,
-        session: Any,
+        session: Session,
         number: int,
         provider: str,
         close: Callable[[SessionRegion, float], None],
@@ -254,7 +255,7 @@ class SessionRegion(Unique):
 
 
 def checked_span(
-    session: object, region: Any, offset: int | str, size: int | str, refused: Access | None = None
+    session: Session, region: Any, offset: int | str, size: int | str, refused: Access | None = None
 ) -> tuple[int, int]:
     """Return the checked offset and size of a transfer of a session.
 
@@ -282,7 +283,7 @@ def checked_span(
     return span
 
 
-def check_region(session: object, region: Any) -> None:
+def check_region(session: Session, region: Any) -> None:
     """Check that an argument is an open region of `session`.
 
     Raises:
@@ -295,7 +296,7 @@ def check_region(session: object, region: Any) -> None:
         raise ClosedError(f"region {region.name!r} is closed")
 
 
-def _not_of_session(session: object, value: Any) -> Exception:
+def _not_of_session(session: Session, value: Any) -> Exception:
     """Return the error for an argument that is not a region of `session`."""
     if isinstance(value, SessionRegion):
         return ValueError(

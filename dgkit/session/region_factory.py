@@ -18,7 +18,7 @@ from .region import SessionRegion
 if TYPE_CHECKING:
     from contextlib import ExitStack
 
-    from .region import SessionRegion
+    from .session import Session
     from .sides import Sides
 
 
@@ -86,8 +86,8 @@ class RegionFactory:
         registry: The session's open regions.
     """
 
-    def __init__(self, session: object, sides: Sides, registry: RegionRegistry) -> None:
-        self._session = weakref.ref(session)
+    def __init__(self, session: Session, sides: Sides, registry: RegionRegistry) -> None:
+        self._session_ref = weakref.ref(session)
         self._registry = registry
         self.sides = sides
 
@@ -160,7 +160,7 @@ class RegionFactory:
         try:
             region.local.close(sides.timeout)
             local = sides.device.register(memory_, region.access, name=region.name)
-            region.move(self._session(), region.id, sides.dpu.provider, self._close)
+            region.move(self._session, region.id, sides.dpu.provider, self._close)
             region.attach(local)
             sides.dpu.adopt(region)
         except BaseException:
@@ -266,7 +266,13 @@ class RegionFactory:
 
     def _enter(self, region: SessionRegion) -> None:
         number, provider = self._registry.next_id(), self.sides.dpu.provider
-        region.move(self._session(), number, provider, self._close)
+        region.move(self._session, number, provider, self._close)
+
+    @property
+    def _session(self) -> Session:
+        session = self._session_ref()
+        assert session is not None  # its method called this object
+        return session
 
 
 def _parse_on(on: Any) -> tuple[str, str]:

@@ -46,7 +46,7 @@ class Subscriptions:
     ) -> None:
         self.on_end: dict[int, Callable[[Exception], None]] = {}
         self._context, self._address, self._identity = context, address, identity
-        self._subscribers = LiveSet()
+        self._subscribers: LiveSet[Subscriber] = LiveSet()
         self._lock = threading.Lock()
         self._closed = False
 

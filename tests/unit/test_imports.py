@@ -75,8 +75,13 @@ ALLOWED = {
     "__main__": {"cli"},
 }
 
-# A device opens queues, which know it: the only import circle.
-FAMILIES = [{"dgkit.dma.device", "dgkit.dma.queue"}]
+# Imports of the parent by what it creates (child, parent): without them there is no circle.
+BACK_REFERENCES = {
+    ("dgkit.dma.queue", "dgkit.dma.device"),
+    ("dgkit.session.lifecycle", "dgkit.session.session"),
+    ("dgkit.session.region", "dgkit.session.session"),
+    ("dgkit.session.region_factory", "dgkit.session.session"),
+}
 
 # File names that occur in several packages because they mean the same thing in each.
 SAME_NAME = {
@@ -272,10 +277,11 @@ def _circles(graph: dict[str, set[str]]) -> list[set[str]]:
 
 def test_modules_import_each_other_in_a_circle_only_as_parent_and_child() -> None:
     graph = _graph()
+    for child, parent in BACK_REFERENCES:
+        graph[child].remove(parent)  # KeyError: the table names an import that does not exist
     wrong = [
         f"{module} imports {', '.join(sorted(graph[module] & circle))}"
         for circle in _circles(graph)
-        if not any(circle <= family for family in FAMILIES)
         for module in sorted(circle)
     ]
     assert not wrong, "\n".join(wrong)

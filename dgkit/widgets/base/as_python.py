@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from . import namespace
 from .fill_patterns import Pattern
@@ -36,7 +36,7 @@ def add_namer(name_of: Callable[[Session], str]) -> None:
 
 def region_lines(region: SessionRegion) -> list[str]:
     """Return lines that bind `session` and `region`."""
-    session: Any = region.session
+    session = region.session
     lines = session_lines(session)
     for name, value in namespace.all_variables().items():
         if value is region and not name.startswith("_"):

@@ -16,7 +16,7 @@ from .completions import Timings, failure_record, success_record
 from .request import Request
 
 if TYPE_CHECKING:
-    from ...session import Session, SessionTransfer
+    from ...session import SessionTransfer
 
 Steps = Generator[Any, None, None]
 
@@ -144,7 +144,7 @@ class Run:
             self._finished.set()
 
     def _transfer_all(self, request: Request) -> Steps:
-        session: Session = request.region.session
+        session = request.region.session
         data = (yield from request.payload.build()) if request.payload is not None else None
         started, stall, in_flight = 0, StallTimer(), self._in_flight
         while (started < request.repeat or in_flight) and not self._cancelled:
