@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "gpu_ring.h"
+#include "gpu_ring_words.h"
 #include "queue.h"
 #include "thread.h"
 

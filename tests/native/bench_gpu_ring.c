@@ -17,7 +17,7 @@
 
 #include "check.h"
 #include "clock.h"
-#include "proxy.h"
+#include "gpu_ring.h"
 
 enum { SIZE = 1 << 16, DEPTH = 4096, RINGS_MOST = 8, BATCH = 32 };
 

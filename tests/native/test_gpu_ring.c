@@ -11,7 +11,7 @@
 #include <sched.h>
 
 #include "check.h"
-#include "gpu_ring.h"
+#include "gpu_ring_words.h"
 #include "region.h"
 
 enum { SIZE = 4096, DEPTH = 64 };

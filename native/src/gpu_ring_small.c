@@ -6,7 +6,7 @@
  * Records taken together form a group: they share a stamp. The queue's other operations come before
  * or after a group, because nothing is staged or in flight meanwhile.
  */
-#include "proxy.h"
+#include "gpu_ring.h"
 
 enum { SMALL = 1024 }; /* in bytes, so that a group is small enough to be copied inline */
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The proxy's thread; opening, connecting and closing rings. See proxy.h for the states, and
+/* The proxy's thread; opening, connecting and closing rings. See gpu_ring.h for the states, and
  * poller.c for how long the thread spins and sleeps. */
-#include "proxy.h"
+#include "gpu_ring.h"
 
 #include <fcntl.h>
 #include <stdlib.h>

@@ -7,7 +7,7 @@
  * a message is longer than its receive, both end with DG_OUT_OF_BOUNDS, and no byte moves. When the
  * peer is closed, sends and receives end with DG_PEER_LOST.
  */
-#include "proxy.h"
+#include "gpu_ring.h"
 
 enum { CHUNK = 256 << 10 }; /* copied before the other rings are served */
 
