@@ -39,6 +39,13 @@ def on_gpu(place: str) -> bool:
     return place == "gpu" or place.startswith("cuda:")
 
 
+class Regions(dict[int, "RegionRef"]):
+    """Regions of a client by handle; ClosedError for one that is unknown or was closed."""
+
+    def __missing__(self, handle: int) -> RegionRef:
+        raise ClosedError(f"region {handle} is unknown to the agent, or was closed")
+
+
 class Client:
     """One connection: its regions, workers, monitors, and its share of the limits."""
 
@@ -54,7 +61,7 @@ class Client:
         self.caller = caller
         self.next_id = self._first_id = first_id
         self.taken = 0  # bytes of its requests, as they crossed the wire
-        self.regions: dict[int, RegionRef] = {}
+        self.regions = Regions()
         self.active: set[int] = set()  # ids of requests whose reply is pending; used by the loop
         self.cancelled: set[int] = set()  # active requests that are to end
         self.allowance = allowance
@@ -69,7 +76,7 @@ class Client:
         self.monitors: dict[int, MonitorEnd] = {}  # by the id of the request
         self.counters = dict.fromkeys(COUNTERS, 0)
         self.secret = int.from_bytes(os.urandom(7), "little") + 1  # number of its samples
-        self.rings = ClientRings(allowance, self.regions, self.region)
+        self.rings = ClientRings(allowance, self.regions)
         self._copier: Copier | None = None
         self._window_ns = 0
         self._count = 0
@@ -132,23 +139,12 @@ class Client:
         self.regions[handle] = ref
         return handle
 
-    def region(self, handle: int) -> RegionRef:
-        """Return the region of a handle.
-
-        Raises:
-            ClosedError: The handle is unknown, or its region was closed.
-        """
-        ref = self.regions.get(handle)
-        if ref is None:
-            raise ClosedError(f"region {handle} is unknown to the agent, or was closed")
-        return ref
-
     def free(self, handle: int, timeout: float) -> None:
         """End the monitors and GPU queues of a region and close it.
 
         After RegionBusy it stays registered.
         """
-        ref = self.region(handle)
+        ref = self.regions[handle]
         with self.rings.revoked(handle):
             try:
                 self._end_monitors(handle, timeout)

@@ -15,7 +15,7 @@ from ..errors import ClosedError, LimitReached, PeerError
 from ..wire.messages import MAX_RINGS, OpenRing, RingOpened
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sized
+    from collections.abc import Iterator, Mapping
 
     from ..dma import Device, Region, RemoteRegion
     from ..dpu.region_ref import RegionRef
@@ -41,15 +41,11 @@ class ClientRings:
     Args:
         allowance: The client's allowance, to which a ring is charged.
         regions: The client's regions.
-        region: Returns the region of a handle, or raises ClosedError.
     """
 
-    def __init__(
-        self, allowance: Allowance, regions: Sized, region: Callable[[int], RegionRef]
-    ) -> None:
+    def __init__(self, allowance: Allowance, regions: Mapping[int, RegionRef]) -> None:
         self._allowance = allowance
         self._regions = regions
-        self._region = region
         self._lock = threading.RLock()
         self._rings: dict[int, _Served] = {}
         self._proxy: Proxy | None = None
@@ -98,7 +94,7 @@ class ClientRings:
 
     def _used(self, request: OpenRing) -> tuple[Region, RemoteRegion, list[RemoteRegion]]:
         """Return the DPU's region, its import, and the client's regions."""
-        ref = self._region(request.region)
+        ref = self._regions[request.region]
         own = ref.region
         if own is None:
             raise PeerError(
@@ -106,7 +102,7 @@ class ClientRings:
             )
         peers = []
         for handle in request.locals:
-            peer = self._region(handle).remote
+            peer = self._regions[handle].remote
             if peer is None:
                 raise PeerError(f"region {handle} is the DPU's: kernels put from the host's memory")
             peers.append(peer)

@@ -123,7 +123,7 @@ class Handlers:
 
     def export(self, client: Client, request: m.Export) -> m.Exported:
         """Return the descriptor of a region that the agent allocated."""
-        region = client.region(request.region).region
+        region = client.regions[request.region].region
         if region is None:
             raise PeerError(
                 f"region {request.region} was imported; its exporter has the descriptor"
@@ -143,7 +143,7 @@ class Handlers:
 
     def free(self, client: Client, request: m.Free) -> None:
         """Close a region in the worker: an exporter can delay closing an import by a second."""
-        client.region(request.region)
+        _ = client.regions[request.region]  # refused at once if it is unknown
 
         def work() -> m.Done:
             client.free(request.region, request.timeout)
@@ -154,10 +154,12 @@ class Handlers:
     def move(self, client: Client, request: m.Move) -> m.MoveDone | None:
         """Copy at once if it is small and no move of this client is queued, else in a worker."""
         service, size = self._state.service, request.size
-        src, dst = client.region(request.src), client.region(request.dst)
+        src, dst = client.regions[request.src], client.regions[request.dst]
         span = (src, request.src_offset, dst, request.dst_offset, size)
-        if client.moves.idle and service.can_copy_inline(src, dst, size):
-            return m.MoveDone(moved=service.copy_inline(*span))
+        if client.moves.idle:
+            copied = service.copy_unless_slow(*span)
+            if copied is not None:
+                return m.MoveDone(moved=copied)
 
         def work() -> m.MoveDone:
             step = self._stepper(client, request.id, size)
@@ -169,7 +171,7 @@ class Handlers:
 
     def digest(self, client: Client, request: m.Digest) -> None:
         """Hash in the moves' worker, after the moves that were requested earlier."""
-        ref = client.region(request.region)
+        ref = client.regions[request.region]
 
         def work() -> m.DigestDone:
             step = self._stepper(client, request.id, request.size)
@@ -194,7 +196,7 @@ class Handlers:
         measure: Callable[..., Any],
         reply: Callable[..., Any],
     ) -> None:
-        ref, task = client.region(request.region), request.task
+        ref, task = client.regions[request.region], request.task
         _check_span(ref, request.region, getattr(task, "offset", 0), task.size)
 
         def work() -> Any:
@@ -209,7 +211,7 @@ class Handlers:
 
     def watch(self, client: Client, request: m.Watch) -> None:
         """Start a monitor, which runs on its own thread until it is cancelled."""
-        ref = client.region(request.region)
+        ref = client.regions[request.region]
         _check_span(ref, request.region, request.task.offset, request.task.size)
         if len(client.monitors) >= m.MONITORS:
             raise LimitReached(
@@ -339,7 +341,7 @@ def _bytes(client: Client, handle: int, offset: int, size: int) -> memoryview:
         Unsupported: It is memory of a GPU.
         BoundsError: The span exceeds the region.
     """
-    ref = client.region(handle)
+    ref = client.regions[handle]
     if ref.region is None or ref.memory is None:
         raise PeerError(f"region {handle} was imported; only a DMA reaches its bytes")
     if on_gpu(ref.region.place):

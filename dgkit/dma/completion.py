@@ -49,11 +49,6 @@ class Completion(native.Completion):
         return _OPS[self._op]
 
     @property
-    def stamps(self) -> tuple[int, int, int]:
-        """`(submit_ns, post_ns, complete_ns)`."""
-        return self.submit_ns, self.post_ns, self.complete_ns
-
-    @property
     def shared_stamp(self) -> bool:
         """True if several operations of a batch share one stamp."""
         return bool(self._flags & 1)

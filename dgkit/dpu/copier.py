@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, TypeVar
 from .. import memory
 from ..errors import DgkitError
 from ..schema import Moved
-from ..types import Path
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from ..dma.completion import Completion
 
 _DEPTH = 64
-_PATHS = {str(path): path.value for path in Path}
 _Result = TypeVar("_Result")
 
 
@@ -27,14 +25,12 @@ def moved(
     first: Completion, last: Completion, size: int, *, read_ns: int, write_ns: int, chunks: int
 ) -> Moved:
     """Return the result of a copy from the completions of its first and its last DMA."""
-    submit_ns, post_ns, complete_ns = last.stamps
-    first_submit_ns, first_post_ns, first_complete_ns = first.stamps
     return Moved(
-        size=size, op=int(last.op), path=_PATHS[last.path],
-        submit_ns=submit_ns, post_ns=post_ns, complete_ns=complete_ns,
+        size=size, op=last._op, path=last._path,
+        submit_ns=last.submit_ns, post_ns=last.post_ns, complete_ns=last.complete_ns,
         read_ns=read_ns, write_ns=write_ns, chunks=chunks,
-        first_submit_ns=first_submit_ns, first_post_ns=first_post_ns,
-        first_complete_ns=first_complete_ns,
+        first_submit_ns=first.submit_ns, first_post_ns=first.post_ns,
+        first_complete_ns=first.complete_ns,
     )  # fmt: skip
 
 
@@ -185,15 +181,15 @@ class CopierPool:
         """Return whether no call uses the latest copier."""
         return bool(self.idle) or self._latest() is None
 
-    def run(self, work: Callable[[Copier], _Result]) -> _Result:
-        """Call `work` with a copier that no other thread uses."""
+    def run(self, work: Callable[..., _Result], *args: object) -> _Result:
+        """Call `work` with a copier that no other thread uses, and the other arguments."""
         try:
             copier = self.idle.pop()
         except IndexError:
             copier = self._create()
             self._latest = weakref.ref(copier)  # gone if Ctrl-C comes before the next line
         try:
-            result = work(copier)
+            result = work(copier, *args)
         except DgkitError:
             self._put_back(copier)
             raise

@@ -74,24 +74,33 @@ class DpuService:
         """Import the region of a descriptor; its exporter may be slow to answer."""
         return RegionRef(remote=self.device.import_region(token))
 
-    def can_copy_inline(self, src: RegionRef, dst: RegionRef, size: int) -> bool:
-        """Return whether copy_inline() may be called by a thread that must not block."""
-        return size <= INLINE_MAX and self._copies_inline and src.inline_ok and dst.inline_ok
-
-    def copy_inline(
+    def copy_unless_slow(
         self, src: RegionRef, src_offset: int, dst: RegionRef, dst_offset: int, size: int
-    ) -> Moved:
-        """Copy at most INLINE_MAX bytes in this thread.
+    ) -> Moved | None:
+        """Copy in this thread, which must not block; None if the copy might take long.
 
         Raises:
             BoundsError, AccessDenied, TransferError: As Queue.read() and Queue.write().
         """
+        if self._may_block(src, dst, size):
+            return None
+        return self._copy_here(src, src_offset, dst, dst_offset, size)
+
+    def _may_block(self, src: RegionRef, dst: RegionRef, size: int) -> bool:
+        quick = size <= INLINE_MAX and self._copies_inline
+        return not (quick and src.inline_ok and dst.inline_ok)
+
+    def _copy_here(
+        self, src: RegionRef, src_offset: int, dst: RegionRef, dst_offset: int, size: int
+    ) -> Moved:
+        """Copy at most INLINE_MAX bytes in this thread. Errors as copy_unless_slow()."""
         if src.remote is None or dst.remote is None:
             job = copy_job(src, src_offset, dst, dst_offset, size)
             moved: Moved = self._small.run(job.run)
             return moved
-        span = (src.remote, src_offset, dst.remote, dst_offset, size)
-        return self._small.run(lambda copier: copier.copy_small(*span))
+        return self._small.run(
+            Copier.copy_small, src.remote, src_offset, dst.remote, dst_offset, size
+        )
 
     def is_quick(self, ref: RegionRef, size: int) -> bool:
         """Return whether a transfer is small and no job with its region is in progress."""
@@ -100,21 +109,21 @@ class DpuService:
     def write_quickly(self, ref: RegionRef, offset: int, view: memoryview | bytes) -> Moved:
         """Write bytes of this process in this thread; is_quick() must be true. Errors as copy()."""
         remote = ref.as_remote()
-        moved = self._small.run(lambda copier: copier.write_small(view, remote, offset))
+        moved = self._small.run(Copier.write_small, view, remote, offset)
         self._count(1, moved.size)
         return moved
 
     def read_quickly(self, ref: RegionRef, offset: int, size: int) -> bytes:
         """Read bytes of a region in this thread; is_quick() must be true. Errors as copy()."""
         remote = ref.as_remote()
-        data = self._small.run(lambda copier: copier.read_small(remote, offset, size))
+        data = self._small.run(Copier.read_small, remote, offset, size)
         self._count(1, size)
         return data
 
     def submit(self, job: TransferJob) -> None:
         """Start a transfer; a small one that cannot block has ended on return."""
         ref: RegionRef = job.refs[0]
-        if self.is_quick(ref, job.size) and self.can_copy_inline(ref, ref, job.size):
+        if self.is_quick(ref, job.size) and not self._may_block(ref, ref, job.size):
             self._run_here(self._small, job)
         else:
             self._worker.submit(job)
@@ -132,7 +141,7 @@ class DpuService:
 
     def _run_here(self, copiers: CopierPool, job: TransferJob) -> None:
         with contextlib.suppress(DgkitError):  # the job keeps the error
-            copiers.run(lambda copier: job.run(copier, self._check_open))
+            copiers.run(job.run, self._check_open)
         self._count(*job.counted)
         job.end()
 
@@ -152,7 +161,7 @@ class DpuService:
             ClosedError: The service was closed.
         """
         if self.is_quick(src, size) and self.is_quick(dst, size):
-            moved = self.copy_inline(src, 0, dst, 0, size)
+            moved = self._copy_here(src, 0, dst, 0, size)
             self._count(1, size)
         else:
             moved = self._run(copy_job(src, 0, dst, 0, size))

@@ -97,7 +97,8 @@ class RemoteDpu:
 
         A transfer that nobody waits for yet must be small: the caller must not be kept for long.
         """
-        self.link.find_lost()  # a started transfer that is repeated is made before this one
+        if self.link.pending:
+            self.link.find_lost()  # a started transfer that is repeated is made before this one
         if size > (LARGE if waits else SMALL) or (
             self._worker.jobs and self._worker.using(region.handle)
         ):
@@ -107,22 +108,20 @@ class RemoteDpu:
             staging.open()
         data = self._results.take(size) if view is None else b""
         with self.link.lock:  # so that no other thread finds the same slot
-            slot = staging.unused()
-            if slot is not None:
-                pending = WholeMove(staging, slot, data)
+            pending = staging.stage(view, data)
+            if pending is not None:
                 if view is None or not waits:
                     pending.then = pending.finish
                 if view is None:
                     move = Move(
-                        src=region.handle, src_offset=offset, dst=staging.handle, dst_offset=slot,
-                        size=size,
+                        src=region.handle, src_offset=offset,
+                        dst=staging.handle, dst_offset=pending.slot, size=size,
                     )  # fmt: skip
                 else:
                     move = Move(
-                        src=staging.handle, src_offset=slot, dst=region.handle, dst_offset=offset,
-                        size=size,
+                        src=staging.handle, src_offset=pending.slot,
+                        dst=region.handle, dst_offset=offset, size=size,
                     )  # fmt: skip
-                    staging.buffer[slot : slot + size] = view
                 small = waits and size <= SMALL
                 if not (small and self.link.exchange(move, pending)):
                     self.link.post(move, pending=pending)

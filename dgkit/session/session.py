@@ -256,7 +256,8 @@ class Session(Unique):
         Raises:
             BoundsError, AccessDenied, TransferError, PeerLost, PeerTimeout: The write failed.
         """
-        self._link.check()
+        if self._link.dead is not None:
+            self._link.check()
         view = data if type(data) is bytes else flat(data)
         offset, _ = checked_span(self, region, offset, len(view), READ_ONLY)
         if self._observers.calls:

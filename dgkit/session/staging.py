@@ -62,14 +62,15 @@ class Staging(Slots):
         self._link, self._device, self._timeout = link, device, timeout
         self._lock = threading.Lock()
         self._memory: memory.HostMemory | None = None
+        self._buffer: memoryview | None = None
         self._region: Region | None = None
         self._creation: Creation | None = None
 
     @property
     def buffer(self) -> memoryview:
         """Bytes of the memory; open() must have been called."""
-        assert self._memory is not None
-        return self._memory.buffer
+        assert self._buffer is not None
+        return self._buffer
 
     def open(self) -> None:
         """Allocate the memory and have the agent import it, unless that was done before."""
@@ -79,6 +80,7 @@ class Staging(Slots):
             self._link.check()  # before memory is made for an agent that is gone
             try:
                 self._memory = memory.empty(self.slots * self.slot_size, name="staging")
+                self._buffer = self._memory.buffer
                 self._region = self._device.register(self._memory)
                 token = self._region.export()
                 self._create(Import(token=token, staging=True))
@@ -89,22 +91,39 @@ class Staging(Slots):
     def take_slot(self) -> int | None:
         """Return the offset of a free slot that no pending WholeMove uses; None: there is none."""
         with self._link.lock:
-            slot = self.unused()
+            slot = self._unused()
             if slot is not None:
                 self._free.remove(slot)
         return slot
 
-    def unused(self) -> int | None:
-        """Return the slot that take_slot() would take; the caller holds the link's lock."""
-        used = {move.slot for move in self.moves()}
+    def _unused(self) -> int | None:
+        used = {move.slot for move in self.moves()} if self._link.pending else ()
         for slot in reversed(self._free):
             if slot not in used:
                 return slot
         return None
 
+    def stage(self, view: memoryview | bytes | None, data: bytes) -> WholeMove | None:
+        """Choose a slot for a request that is about to be sent; the caller holds the link's lock.
+
+        Args:
+            view: Bytes to write, which are copied into the slot; None for a read.
+            data: As in WholeMove.
+
+        Returns:
+            The request, or None if no slot is free.
+        """
+        slot = self._unused()
+        if slot is None:
+            return None
+        if view is not None:
+            assert self._buffer is not None
+            self._buffer[slot : slot + len(view)] = view
+        return WholeMove(self, slot, data)
+
     def moves(self) -> list[WholeMove]:
         """Return the pending requests that use a slot; the caller holds the link's lock."""
-        pending = self._link.pending
+        pending = self._link.pending.values()
         return [p for p in pending if isinstance(p, WholeMove) and p.staging is self]
 
     def _create(self, request: Request) -> None:
@@ -121,6 +140,7 @@ class Staging(Slots):
             self._creation = None
         if self._region is not None:
             self._region.close()
+        self._buffer = None
         if self._memory is not None:
             self._memory.close()
         self._region = self._memory = None

@@ -18,7 +18,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import zmq
@@ -64,6 +64,11 @@ class Connection:
     Args:
         address: The agent's address.
         identity: The client's public and secret key in hex, for tcp://; None for ipc://.
+
+    Attributes:
+        lock: Held while messages are sent, received and handled.
+        dead: The error that ended the connection, or None.
+        pending: Requests that are not yet completed, by number; protected by the lock.
     """
 
     def __init__(self, address: Address, identity: tuple[str, str] | None) -> None:
@@ -72,7 +77,7 @@ class Connection:
         self.liveness = Liveness(str(address.endpoint))
         self.dead: Exception | None = None
         self._next = 0
-        self._pending: dict[int, Pending] = {}
+        self.pending: dict[int, Pending] = {}
         self._leader: Pending | None = None
         self._draining = False
         self._waiting_senders: dict[int, None] = {}  # by thread, or _UNDONE
@@ -160,16 +165,16 @@ class Connection:
         message = encode(request)
         if len(message) > MAX_REQUEST:
             raise ValueError(f"the request has {len(message)} bytes; the limit is {MAX_REQUEST}")
-        if not self._pending:
+        if not self.pending:
             self._last_received = time.monotonic()  # silence is counted from here
         pending.expected = request.reply
         # No calls in the next lines, so that no signal handler runs: all of them happen or none.
         self._next = number + 1
         pending.number = number
-        self._pending[number] = pending
+        self.pending[number] = pending
         try:
             self._send(message, pending)
-            if len(self._pending) > 1:  # sending may have consumed another reply's event
+            if len(self.pending) > 1:  # sending may have consumed another reply's event
                 self._drain()
         except BaseException:
             self._note_interruption()
@@ -187,7 +192,7 @@ class Connection:
         """
         with self.lock:
             self._look_at_memory()
-            if self._pending or self._waiting_senders or self.dead is not None:
+            if self.pending or self._waiting_senders or self.dead is not None:
                 return False
             number = request.id = self._next
             pending.expected = request.reply
@@ -195,7 +200,7 @@ class Connection:
             self._last_received = time.monotonic()
             self._next = number + 1
             pending.number = number
-            self._pending[number] = pending
+            self.pending[number] = pending
             try:
                 self._socket.send(message, _NOBLOCK)
                 body = self._socket.recv()
@@ -209,7 +214,7 @@ class Connection:
                     pending.then(pending)
                     pending.then = None  # it may refer back to the request
                 pending.done = True
-                self._pending.pop(number, None)
+                self.pending.pop(number, None)
                 return True
             except zmq.Again:  # slower than _RECEIVE_MS, or the peer is gone: wait() tells
                 return True
@@ -224,7 +229,7 @@ class Connection:
         try:
             self._socket.send(message, _NOBLOCK)
         except zmq.Again:
-            del self._pending[pending.number]
+            del self.pending[pending.number]
         else:
             return
         self._drain()
@@ -369,7 +374,7 @@ class Connection:
             self._look_at_memory()
             if not pending.done:
                 return
-            for other in self._pending.values():
+            for other in self.pending.values():
                 if other.gate is not None and not other.done:
                     other.release()
                     return
@@ -411,7 +416,7 @@ class Connection:
         try:
             if self._interrupted:
                 # these were answered when an exception interrupted the dispatch
-                for pending in list(self._pending.values()):
+                for pending in list(self.pending.values()):
                     if pending.done or pending.reply is not None or pending.error is not None:
                         self._finish(pending)
                 self._find_lost()
@@ -419,7 +424,7 @@ class Connection:
                 if not readable(self._socket):
                     return
                 self._receive(self._socket.recv(_NOBLOCK))
-                if not self._pending:
+                if not self.pending:
                     return
         except zmq.Again:
             pass  # the connection ended, and its last message went with it
@@ -431,7 +436,7 @@ class Connection:
 
     def _find_lost(self) -> None:
         """Ask the agent which requests are unanswered, and fail those whose reply is lost."""
-        if self._pending:
+        if self.pending:
             query = Pending()
             query.then = self._fail_lost
             try:
@@ -459,7 +464,7 @@ class Connection:
         if now - self._last_received < self.timeout / 2:
             return
         with self.lock:
-            if self.dead is not None or not self._pending:
+            if self.dead is not None or not self.pending:
                 return
             if self._asked < self._last_received:
                 self._asked = now
@@ -478,7 +483,7 @@ class Connection:
         if query.error is not None:
             return
         unanswered = {*query.reply.numbers}
-        for number, pending in list(self._pending.items()):
+        for number, pending in list(self.pending.items()):
             if number < query.number and number not in unanswered and not pending.done:
                 pending.error = ReplyLost(
                     "an exception such as Ctrl-C interrupted the request, and its reply is lost"
@@ -496,7 +501,7 @@ class Connection:
         self._dispatch(reply)
 
     def _dispatch(self, reply: Reply) -> None:
-        pending = self._pending.get(reply.id)
+        pending = self.pending.get(reply.id)
         if isinstance(reply, _NOTIFICATIONS):
             if pending is None:
                 self._strays += 1
@@ -537,7 +542,7 @@ class Connection:
         if pending.then is not None:
             pending.then(pending)
         pending.done = True  # after the call, whose effect the waiting thread relies on
-        self._pending.pop(pending.number, None)
+        self.pending.pop(pending.number, None)
         pending.then = None  # it may refer back to the request
         if self._leader is pending:
             os.eventfd_write(self._client.wake_fd, 1)
@@ -548,16 +553,11 @@ class Connection:
         if error is not None:
             self.fail(error)
 
-    @property
-    def pending(self) -> Iterable[Pending]:
-        """Requests that are not yet completed; the caller holds the lock."""
-        return self._pending.values()
-
     def fail(self, error: Exception) -> None:
         """End the connection: fail all pending and all later requests with `error`."""
         with self.lock:
             self.dead = self.dead or error
-            for pending in list(self._pending.values()):
+            for pending in list(self.pending.values()):
                 if pending.reply is None:
                     pending.error = self.dead
                 self._finish(pending)

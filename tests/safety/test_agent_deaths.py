@@ -124,7 +124,7 @@ def test_an_agent_killed_in_the_middle_of_a_1_gib_copy_is_peer_lost_within_a_sec
 
         copying = threading.Thread(target=copy)
         copying.start()
-        until(lambda: dst.array[64 * MIB - 1] == 0 and session._link._pending, "it copies")
+        until(lambda: dst.array[64 * MIB - 1] == 0 and session._link.pending, "it copies")
         killed = time.monotonic()
         dpu.process.kill()
         copying.join(5.0)

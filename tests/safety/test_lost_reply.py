@@ -69,7 +69,7 @@ def bystander(session, monkeypatch):
         stop(pid)
         try:
             future = pool.submit(function)
-            until(lambda: link._pending, "the request was sent")
+            until(lambda: link.pending, "the request was sent")
             lose(link, monkeypatch, then=lambda: os.kill(pid, signal.SIGCONT))
         finally:
             os.kill(pid, signal.SIGCONT)
@@ -215,6 +215,6 @@ def test_a_request_that_was_interrupted_before_it_was_sent_leaves_nothing(sessio
         patch.setattr(link, "_send", interrupted)
         with pytest.raises(KeyboardInterrupt):
             session.digest(region)
-    assert len(link._pending) == 1
+    assert len(link.pending) == 1
     assert session.digest(region)
-    until(lambda: session.digest(region) and not link._pending, "the request is forgotten")
+    until(lambda: session.digest(region) and not link.pending, "the request is forgotten")

@@ -277,7 +277,7 @@ def test_progress_and_cancel_reach_a_long_measurement(dpu):
         assert told
         assert session.latency(region, count=10).path == "inline"
         session.write(region, b"usable")
-        pending = session._link._pending
+        pending = session._link.pending
         until(lambda: session._link.pump() or not pending, "the cancelled run has ended")
 
 

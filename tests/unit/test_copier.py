@@ -12,10 +12,10 @@ from dgkit.types import Op, Path
 
 
 class FakeTransfer:
-    latency_ns, stamps, path = 1, (1, 2, 3), str(Path.WORKER)
+    latency_ns, submit_ns, post_ns, complete_ns, _path = 1, 1, 2, 3, Path.WORKER.value
 
     def __init__(self, op, fails=False):
-        self.op, self.fails = op, fails
+        self.op, self._op, self.fails = op, op, fails
         self.ended = False
 
     def done(self):
