@@ -577,6 +577,32 @@ TEST(large_entries_keep_their_order)
 	munmap(to, LARGE);
 }
 
+/* As GPUNetIO's functions that put with a signal: the word may not change before the bytes are there. */
+TEST(an_atomic_operation_waits_for_the_writes_before_it)
+{
+	enum { LARGE = 8 << 20 };
+	struct pair p;
+	uint8_t *from = pages(LARGE), *to = pages(LARGE);
+	uint32_t lkey, rkey;
+
+	pair_open(&p, DG_NIC_PROXY);
+	memset(from, 1, LARGE);
+	CHECK_EQ(dg_nic_key_open(p.nic, registered(p.dev, from, LARGE, RW), 0, 7, ALL_ACCESS, &lkey), 0);
+	CHECK_EQ(dg_nic_key_open(p.nic, registered(p.dev, to, LARGE, RW), 0, 7, ALL_ACCESS, &rkey), 0);
+	memset(p.theirs, 0, 8);
+	put_copy(&p.a, WQE_WRITE, NULL, rkey, NULL, lkey, LARGE); /* by the provider's thread */
+	put_atomic(&p.a, WQE_ATOMIC_FA, p.theirs, p.rkey, 1, 0, p.mine, p.lkey);
+	ring(&p.a);
+	while (!atomic_load((_Atomic uint64_t *)(void *)p.theirs))
+		sched_yield();
+	CHECK_EQ(to[LARGE - 1], 1);
+	check_done(&p.a, 0);
+	check_done(&p.a, 1);
+	pair_close(&p);
+	munmap(from, LARGE);
+	munmap(to, LARGE);
+}
+
 TEST(a_region_closed_under_traffic_ends_the_queue_pair)
 {
 	struct pair p;
