@@ -7,7 +7,6 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from support.source.c_like import tokens
 
 NATIVE = Path(__file__).parents[2] / "native"
 SOURCES = NATIVE / "softdoca/src"
@@ -21,6 +20,7 @@ _DEFINED = re.compile(
       | (?:[A-Za-z_]\w*[ *]+)+? (?P<variable>\w+)(?:\[[^\]]*\])*\ =\  )""",
     re.MULTILINE | re.VERBOSE,
 )
+_NAME = re.compile(r"(?<![.>\w])[A-Za-z_]\w*")  # not a member of a struct
 _INCLUDE = re.compile(r'^#include "(\w+)/\w+\.h"', re.MULTILINE)
 
 
@@ -30,17 +30,19 @@ def _definitions(code: str) -> set[str]:
     return set(found) - {"GETTER", "AS_MEMBER"}
 
 
-def _without_comments(text: str) -> str:
-    return re.sub(r"/\*.*?\*/|//[^\n]*", " ", text, flags=re.DOTALL)
+def _code(path: Path) -> str:
+    """Return a file without its comments, and without strings but for names of headers."""
+    text = re.sub(r"/\*.*?\*/|//[^\n]*", " ", path.read_text(encoding="utf-8"), flags=re.DOTALL)
+    return re.sub(r'(?<!include )"(?:\\.|[^"\\\n])*"', " ", text)
 
 
 def _uses(root: Path) -> dict[str, dict[str, set[str]]]:
     """Return for each folder the folders that it uses, with the files and names that do so."""
-    text = {path: path.read_text(encoding="utf-8") for path in sorted(root.glob("*/*.[ch]"))}
+    text = {path: _code(path) for path in sorted(root.glob("*/*.[ch]"))}
     owners: defaultdict[str, set[str]] = defaultdict(set)
     for path in text:
         if path.suffix == ".c":
-            for name in _definitions(_without_comments(text[path])):
+            for name in _definitions(text[path]):
                 owners[name].add(path.parent.name)
     uses: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     for path, code in text.items():
@@ -48,14 +50,12 @@ def _uses(root: Path) -> dict[str, dict[str, set[str]]]:
         for used in set(_INCLUDE.findall(code)) - {folder}:
             if (root / used).is_dir():
                 uses[folder][used].add(f"{path.name} includes it")
-        last = ""
-        for token in tokens(code):
-            # Not a member of a struct, and not a name of two libraries (DOCA 1.3 and 2.5).
-            if token.kind == "name" and last not in (".", ">") and len(owners[token.text]) == 1:
-                (used,) = owners[token.text]
+        for name in set(_NAME.findall(code)):
+            # A name of two libraries (DOCA 1.3 and 2.5) says nothing.
+            if len(owners[name]) == 1:
+                (used,) = owners[name]
                 if used != folder:
-                    uses[folder][used].add(f"{path.name} calls {token.text}")
-            last = token.text
+                    uses[folder][used].add(f"{path.name} calls {name}")
     return uses
 
 
