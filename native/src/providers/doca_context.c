@@ -275,39 +275,6 @@ void dg_doca_detach(struct dg_device *dev, struct dg_pipe *p)
 	pthread_mutex_unlock(&d->lock);
 }
 
-void dg_doca_doorbell(struct dg_device *dev, struct dg_pipe *p)
-{
-	struct doca_queue *q = p->provider;
-	(void)dev;
-	guard_enter(&q->listed.guard);
-	dg_doca_submit(q);
-	guard_leave(&q->listed.guard);
-	/* The queue was armed before this post: its caller may already be asleep. */
-	if (atomic_load_explicit(&p->cq_armed, memory_order_relaxed) && (cq_peek(p) || q->broken))
-		dg_pipe_wake(p);
-}
-
-void dg_doca_poll(struct dg_device *dev, struct dg_pipe *p)
-{
-	struct doca_queue *q = p->provider;
-	(void)dev;
-	if (!q)
-		return; /* detached */
-	guard_enter(&q->listed.guard);
-	dg_doca_progress(q);
-	guard_leave(&q->listed.guard);
-}
-
-int dg_doca_direct(struct dg_device *dev, struct dg_pipe *p, const struct dg_op *op)
-{
-	struct doca_queue *q = p->provider;
-	(void)dev;
-	guard_enter(&q->listed.guard);
-	int status = dg_doca_run(q, op);
-	guard_leave(&q->listed.guard);
-	return status;
-}
-
 /* Has DOCA make the handle readable at the next completion. Returns false if it refuses. */
 static bool request_notification(struct doca_queue *q)
 {
@@ -317,21 +284,12 @@ static bool request_notification(struct doca_queue *q)
 	return q->requested;
 }
 
-int dg_doca_arm(struct dg_device *dev, struct dg_pipe *p)
+static bool is_broken(const struct doca_queue *q)
 {
-	struct doca_queue *q = p->provider;
-	dg_doca_poll(dev, p);
-	if (!dg_pipe_arm(p))
-		return 0;
-	guard_enter(&q->listed.guard);
-	bool requested = !q->broken && request_notification(q);
-	dg_doca_progress(q);
-	guard_leave(&q->listed.guard);
-	if (requested && !q->broken && !cq_peek(p))
-		return 1;
-	atomic_store_explicit(&p->cq_armed, 0, memory_order_relaxed);
-	return 0;
+	return q->broken;
 }
+
+LISTED_QUEUE_OPS(doca)
 
 /* Abandons n tasks of the bare loop that have not ended, so DOCA may still copy. They count as in
  * flight and hold their regions until they end, without completing an operation. Their group is the

@@ -99,4 +99,60 @@ static inline void queue_list_release(struct queue_list *list,
 	pthread_mutex_unlock(&list->lock);
 }
 
+/*
+ * Defines the operations doorbell, poll, direct and arm of a provider whose struct NAME_queue begins with a
+ * struct listed_queue. They call dg_NAME_submit, dg_NAME_progress and dg_NAME_run inside the guard. The file
+ * that uses the macro has
+ *   request_notification(q)  makes the fd readable at the next completion; false if that is refused
+ *   is_broken(q)             whether no completion will come
+ */
+#define LISTED_QUEUE_OPS(name)                                                                       \
+	void dg_##name##_doorbell(struct dg_device *dev, struct dg_pipe *p)                          \
+	{                                                                                            \
+		struct name##_queue *q = p->provider;                                                \
+		(void)dev;                                                                           \
+		guard_enter(&q->listed.guard);                                                       \
+		dg_##name##_submit(q);                                                               \
+		guard_leave(&q->listed.guard);                                                       \
+		/* The queue was armed before this post: its caller may already be asleep. */        \
+		if (atomic_load_explicit(&p->cq_armed, memory_order_relaxed) &&                      \
+		    (cq_peek(p) || is_broken(q)))                                                    \
+			dg_pipe_wake(p);                                                             \
+	}                                                                                            \
+	void dg_##name##_poll(struct dg_device *dev, struct dg_pipe *p)                              \
+	{                                                                                            \
+		struct name##_queue *q = p->provider;                                                \
+		(void)dev;                                                                           \
+		if (!q)                                                                              \
+			return; /* detached */                                                       \
+		guard_enter(&q->listed.guard);                                                       \
+		dg_##name##_progress(q);                                                             \
+		guard_leave(&q->listed.guard);                                                       \
+	}                                                                                            \
+	int dg_##name##_direct(struct dg_device *dev, struct dg_pipe *p, const struct dg_op *op)     \
+	{                                                                                            \
+		struct name##_queue *q = p->provider;                                                \
+		(void)dev;                                                                           \
+		guard_enter(&q->listed.guard);                                                       \
+		int status = dg_##name##_run(q, op);                                                 \
+		guard_leave(&q->listed.guard);                                                       \
+		return status;                                                                       \
+	}                                                                                            \
+	int dg_##name##_arm(struct dg_device *dev, struct dg_pipe *p)                                \
+	{                                                                                            \
+		struct name##_queue *q = p->provider;                                                \
+		dg_##name##_poll(dev, p);                                                            \
+		if (!dg_pipe_arm(p))                                                                 \
+			return 0;                                                                    \
+		guard_enter(&q->listed.guard);                                                       \
+		bool requested = !is_broken(q) && request_notification(q);                           \
+		/* Completions from before the request cause no notification. */                     \
+		dg_##name##_progress(q);                                                             \
+		guard_leave(&q->listed.guard);                                                       \
+		if (requested && !is_broken(q) && !cq_peek(p))                                       \
+			return 1;                                                                    \
+		atomic_store_explicit(&p->cq_armed, 0, memory_order_relaxed);                        \
+		return 0;                                                                            \
+	}
+
 #endif

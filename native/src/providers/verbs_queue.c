@@ -104,39 +104,6 @@ void dg_verbs_detach(struct dg_device *dev, struct dg_pipe *p)
 	queue_free(q);
 }
 
-void dg_verbs_doorbell(struct dg_device *dev, struct dg_pipe *p)
-{
-	struct verbs_queue *q = p->provider;
-	(void)dev;
-	guard_enter(&q->listed.guard);
-	dg_verbs_submit(q);
-	guard_leave(&q->listed.guard);
-	/* The queue was armed before this post: its caller may already be asleep. */
-	if (atomic_load_explicit(&p->cq_armed, memory_order_relaxed) && cq_peek(p))
-		dg_pipe_wake(p);
-}
-
-void dg_verbs_poll(struct dg_device *dev, struct dg_pipe *p)
-{
-	struct verbs_queue *q = p->provider;
-	(void)dev;
-	if (!q)
-		return; /* detached */
-	guard_enter(&q->listed.guard);
-	dg_verbs_progress(q);
-	guard_leave(&q->listed.guard);
-}
-
-int dg_verbs_direct(struct dg_device *dev, struct dg_pipe *p, const struct dg_op *op)
-{
-	struct verbs_queue *q = p->provider;
-	(void)dev;
-	guard_enter(&q->listed.guard);
-	int status = dg_verbs_run(q, op);
-	guard_leave(&q->listed.guard);
-	return status;
-}
-
 /* Has the adapter make the channel readable at the next completion. */
 static bool request_notification(struct verbs_queue *q)
 {
@@ -150,22 +117,14 @@ static bool request_notification(struct verbs_queue *q)
 	return !q->cq->context->req_notify_cq(q->cq, 0);
 }
 
-int dg_verbs_arm(struct dg_device *dev, struct dg_pipe *p)
+/* What fails is known by its completions. */
+static bool is_broken(const struct verbs_queue *q)
 {
-	struct verbs_queue *q = p->provider;
-	dg_verbs_poll(dev, p);
-	if (!dg_pipe_arm(p))
-		return 0;
-	guard_enter(&q->listed.guard);
-	bool requested = request_notification(q);
-	/* Completions from before the request cause no notification. */
-	dg_verbs_progress(q);
-	guard_leave(&q->listed.guard);
-	if (requested && !cq_peek(p))
-		return 1;
-	atomic_store_explicit(&p->cq_armed, 0, memory_order_relaxed);
-	return 0;
+	(void)q;
+	return false;
 }
+
+LISTED_QUEUE_OPS(verbs)
 
 static void forget(struct listed_queue *listed, uint32_t region)
 {
