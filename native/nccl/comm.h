@@ -17,6 +17,16 @@
  * calls it strong or weak: see signal.c. A finished request is FREE again when it was tested and all
  * earlier requests to its peer have left MOVING.
  *
+ * Calls go down only:
+ *
+ *	plugin.c                     what NCCL calls
+ *	comm.c                       opening, progress, ranks that end, closing
+ *	request.c                    transfers: posted, submitted, moved
+ *	memory.c                     memory that all ranks register
+ *	signal.c                     signals
+ *	request_list.c, ranks.c      requests and lists; connections and collective messages
+ *	agent.c, statistics.c
+ *
  * Threads: `lock` protects all of a communicator except for collective calls, which are serialized
  * by `collective` and hold `lock` only briefly: NCCL registers memory in one thread while its proxy
  * makes progress in another.
@@ -204,16 +214,22 @@ enum message_kind { MESSAGE_MEMORY = 1, MESSAGE_IMPORTED = 2 };
 
 /* All return 0 or a negative errno, with a message in dg_last_error(). */
 
-/* comm.c */
+/* ranks.c */
 int listener_open(struct plugin *p, void *handle, struct listener **out);
 void listener_close(struct listener *l);
-int comm_open(struct plugin *p, void *const *handles, uint32_t ranks, uint32_t rank,
-	      struct listener *l, struct comm **out);
-int comm_close(struct comm *c);
+/* Connects this rank with all others, and maps their mailboxes and its own. */
+int ranks_connect(struct comm *c, void *const *handles, const struct listener *l);
+void ranks_disconnect(struct peer *p);
 /* Gives `own` to each rank and stores each rank's message in all[rank]. */
 int comm_exchange(struct comm *c, struct message *own, struct message *all);
-/* Notices ranks that have ended. */
-void comm_check_peers(struct comm *c);
+
+/* request_list.c */
+void list_add(struct request_list *l, struct request *r);
+/* Returns the first one, or NULL. */
+struct request *list_take(struct request_list *l);
+int request_new(struct comm *c, struct request **out);
+void request_free(struct comm *c, struct request *r);
+void request_finish(struct comm *c, struct request *r, nccl_result result);
 
 /* memory.c */
 int memory_open(struct comm *c, void *addr, uint64_t size, int type, uint64_t flags, void **out);
@@ -232,15 +248,10 @@ struct transfer {
 /* Starts a transfer, a signal or a flush (neither) and stores the request's number. */
 int request_post(struct comm *c, const struct transfer *t, const struct signal_slot *signal,
 		 uint32_t rank, void **out);
-int request_test(struct comm *c, const void *handle, int *done, nccl_result *result);
-/* Whether the request is in flight and there was progress since its last test. Needs no lock. */
-bool request_waits(const struct comm *c, const void *handle);
-void request_finish(struct comm *c, struct request *r, nccl_result result);
-void list_add(struct request_list *l, struct request *r);
-struct request *list_take(struct request_list *l);
 /* Ends the requests in flight at the agent, which has ended. */
 void requests_lose_agent(struct comm *c);
-void comm_progress(struct comm *c);
+/* Takes completions, and submits what waits. */
+void requests_progress(struct comm *c);
 
 /* signal.c */
 int signal_check(const struct memory *m, uint32_t rank, const struct signal_slot *s);
@@ -257,5 +268,16 @@ int batch_open(struct comm *c);
 void batch_close(struct comm *c);
 /* Waits until no addition is in progress. */
 int batch_wait(struct comm *c);
+
+/* comm.c */
+int comm_open(struct plugin *p, void *const *handles, uint32_t ranks, uint32_t rank,
+	      struct listener *l, struct comm **out);
+int comm_close(struct comm *c);
+/* Notices ranks that have ended. */
+void comm_check_peers(struct comm *c);
+void comm_progress(struct comm *c);
+int request_test(struct comm *c, const void *handle, int *done, nccl_result *result);
+/* Whether the request is in flight and there was progress since its last test. Needs no lock. */
+bool request_waits(const struct comm *c, const void *handle);
 
 #endif

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Requests: transfers, signals and flushes, from the post to the test that finds them finished. */
+/* Requests: transfers, signals and flushes, from the post until their bytes have moved. */
 #include <errno.h>
 #include <inttypes.h>
-#include <stdlib.h>
 
 #include "comm.h"
 #include "error.h"
 
 enum {
-	REQUESTS_STEP = 256,
 	POLL_BATCH = 64,
 	SUBMIT_MAX = 512, /* requests submitted together */
 	SUBMIT_MIN = 32, /* fewer wait until the engine is idle */
@@ -17,24 +15,6 @@ enum {
 	CHEAP_NS = 1000, /* a submission by the copy service takes less time, one by the copy engine more */
 	CHEAP_EACH_NS = 200,
 };
-
-void list_add(struct request_list *l, struct request *r)
-{
-	r->next = NULL;
-	if (l->first)
-		l->last->next = r;
-	else
-		l->first = r;
-	l->last = r;
-}
-
-struct request *list_take(struct request_list *l)
-{
-	struct request *r = l->first;
-	if (r)
-		l->first = r->next;
-	return r;
-}
 
 static void order_add(struct request_list *l, struct request *r)
 {
@@ -45,68 +25,6 @@ static void order_add(struct request_list *l, struct request *r)
 		l->first = r;
 	l->last = r;
 	r->in_order = true;
-}
-
-static int requests_grow(struct comm *c)
-{
-	if (c->n_requests == REQUESTS_MAX)
-		return dg_fail(ENOMEM, "%d requests are in flight, the most that are possible",
-			       REQUESTS_MAX);
-	for (const uint32_t n = c->n_requests + REQUESTS_STEP; c->n_requests < n; c->n_requests++) {
-		struct request *r = calloc(1, sizeof *r);
-		if (!r)
-			return dg_fail(ENOMEM, "out of memory for requests");
-		r->index = c->n_requests;
-		r->next = c->free;
-		c->free = c->requests[c->n_requests] = r;
-	}
-	return 0;
-}
-
-static int request_new(struct comm *c, struct request **out)
-{
-	const int rc = c->free ? 0 : requests_grow(c);
-	if (rc && !c->free)
-		return rc;
-	struct request *r = c->free;
-	c->free = r->next;
-	*r = (struct request){.index = r->index,
-			      .state = MOVING,
-			      .seen = atomic_load_explicit(&c->passes, memory_order_relaxed)};
-	*out = r;
-	return 0;
-}
-
-static void request_free(struct comm *c, struct request *r)
-{
-	r->state = FREE;
-	r->next = c->free;
-	c->free = r;
-}
-
-static void count(struct comm *c, const struct request *r, nccl_result result)
-{
-	const uint32_t kind = r->signals	     ? STATISTICS_SIGNAL
-			      : r->wr.op == DG_READ ? STATISTICS_GET
-						    : STATISTICS_PUT;
-	if (result)
-		statistics_count_failure(c->statistics, r->peer->rank);
-	else if (!r->flushes)
-		statistics_count(c->statistics, r->peer->rank, kind, r->wr.size, r->gpu,
-				 dg_now_ns() - r->posted_ns);
-}
-
-void request_finish(struct comm *c, struct request *r, nccl_result result)
-{
-	if (c->statistics)
-		count(c, r, result);
-	r->state = FINISHED;
-	r->result = result;
-	atomic_store_explicit(&r->finished, true, memory_order_release);
-	if (result) {
-		r->peer->failed = true;
-		c->failed = true;
-	}
 }
 
 /* The bytes of the request and of all before it have arrived: its signal may be sent. */
@@ -262,35 +180,6 @@ int request_post(struct comm *c, const struct transfer *t, const struct signal_s
 	return 0;
 }
 
-int request_test(struct comm *c, const void *handle, int *done, nccl_result *result)
-{
-	const uintptr_t index = (uintptr_t)handle - 1;
-	struct request *r = index < c->n_requests ? c->requests[index] : NULL;
-	if (!r || r->state == FREE || r->tested)
-		return dg_fail(EINVAL, "%p is not a request in flight", handle);
-	if (r->state != FINISHED)
-		comm_progress(c);
-	*done = r->state == FINISHED;
-	*result = r->result;
-	if (!*done)
-		return 0;
-	r->tested = true;
-	if (!r->in_order)
-		request_free(c, r);
-	return 0;
-}
-
-bool request_waits(const struct comm *c, const void *handle)
-{
-	const uintptr_t index = (uintptr_t)handle - 1;
-	struct request *r = index < REQUESTS_MAX ? c->requests[index] : NULL;
-	const uint32_t pass = atomic_load_explicit(&c->passes, memory_order_relaxed);
-	if (!r || r->seen == pass || atomic_load_explicit(&r->finished, memory_order_acquire))
-		return false;
-	r->seen = pass;
-	return true;
-}
-
 /* Makes the work requests of the first n waiting requests. Returns their number, which is larger if
  * the last request's signal is joined to it. */
 static uint32_t work_requests(struct comm *c, struct engine *e, uint32_t n, dg_wr *wr)
@@ -397,17 +286,10 @@ void requests_lose_agent(struct comm *c)
 	}
 }
 
-void comm_progress(struct comm *c)
+void requests_progress(struct comm *c)
 {
 	for (uint32_t i = 0; i < ENGINES; i++)
 		poll_engine(c, &c->engines[i]);
 	for (uint32_t i = 0; i < ENGINES; i++)
 		submit_waiting(c, &c->engines[i]);
-	for (uint32_t i = 0; i < c->ranks; i++)
-		signals_send(c, &c->peers[i]);
-	signals_serve(c);
-	comm_check_peers(c);
-	atomic_fetch_add_explicit(&c->passes, 1, memory_order_relaxed);
-	if (c->statistics)
-		statistics_pass(c->statistics);
 }

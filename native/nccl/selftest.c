@@ -444,7 +444,8 @@ static void check_signals(struct rank *r, unsigned round)
 				continue;
 			r->checked[s][i] = true;
 			check_bytes(r, &p, s, i);
-			for (uint32_t j = 0; j < i && p.strong; j++) {
+			/* A signal without bytes may belong to any of them: see signal.c. */
+			for (uint32_t j = 0; j < i && (p.strong || !p.size); j++) {
 				const struct plan before = plan_of(r->options, round, s, j);
 				if (before.kind == PUT && before.peer == r->rank &&
 				    before.context == p.context)
