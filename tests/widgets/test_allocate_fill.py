@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from support.processes.waiting import gone, until
 
-from dgkit.widgets.allocate import fill
 from dgkit.widgets.allocate.allocate import AllocatePanel
+from dgkit.widgets.base import fill_patterns
 from dgkit.widgets.base.fill_patterns import BLOCK, Pattern
 
 MIB = 1 << 20
@@ -128,5 +128,5 @@ def test_closing_the_panel_ends_its_fills_and_leaves_the_regions(session, view, 
 
 def test_a_step_fills_one_block(session):
     region = session.empty(3 * BLOCK + 5)
-    steps = list(fill.fill_region(region, Pattern("counter"), "f8"))
+    steps = list(fill_patterns.fill_region(region, Pattern("counter"), "f8"))
     assert steps == [BLOCK, 2 * BLOCK, 3 * BLOCK, 3 * BLOCK + 5]

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dgkit.widgets.hexview.change_tracker import BLOCK, ChangeTracker, block_range
 from dgkit.widgets.hexview.clipboard import DTYPES, format_bytes
+from dgkit.widgets.hexview.live_view import BLOCK, ChangeTracker, block_range
 from dgkit.widgets.hexview.search import (
     DifferenceMatcher,
     Match,

@@ -9,13 +9,11 @@ import numpy as np
 import pytest
 from support.jupyter.latency import block, config
 
-from dgkit.widgets.latency.export import csv_table, html_page
+from dgkit.widgets.latency.export import csv_table, html_page, runs_latex
 from dgkit.widgets.latency.history import Tail
-from dgkit.widgets.latency.kept import check_baseline, check_name
-from dgkit.widgets.latency.latex import runs_latex
 from dgkit.widgets.latency.ratios import _t, compare_runs, compare_sweeps
 from dgkit.widgets.latency.results import Results
-from dgkit.widgets.latency.run import Run
+from dgkit.widgets.latency.run import Run, check_baseline, check_name
 from dgkit.widgets.latency.run_figures import OF_RUNS
 from dgkit.widgets.latency.stored import restored, stored
 from dgkit.widgets.latency.sweeps import Sweeps

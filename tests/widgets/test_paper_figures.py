@@ -9,7 +9,7 @@ from PIL import Image
 from support.jupyter.latency import block, config
 
 from dgkit.widgets import save_figure
-from dgkit.widgets.latency.latex import runs_latex
+from dgkit.widgets.latency.export import runs_latex
 from dgkit.widgets.latency.run import Run
 from dgkit.widgets.latency.run_figures import OF_RUNS, OF_SWEEPS, caption
 

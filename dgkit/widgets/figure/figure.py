@@ -108,8 +108,7 @@ class BokehView(BokehPanel):
 
     def static_html(self) -> str:
         """Return the text alternative."""
-        text = f"{self.alt} " if self.alt else ""
-        return f"<p><em>Figure.</em> {html.escape(text)}Run the cell to see it.</p>"
+        return f"<p><em>Figure.</em> {html.escape(self.alt)}</p>"
 
     def static_text(self) -> str:
         """Return the text alternative as plain text."""

@@ -310,7 +310,7 @@ class _PlotDrawing:
                 axes.imshow(
                     _coloured(np.asarray(pixels), glyph.color_mapper), origin="lower",
                     extent=(left, left + width, bottom, bottom + height), aspect="auto",
-                    interpolation="nearest",
+                    interpolation="nearest", zorder=zorder,
                 )  # fmt: skip
         else:
             self.missing.add(name)

@@ -1,20 +1,14 @@
 """Hex view of a region.
 
 hexview         the panel: requests of its views and calls from a cell
-selection       the region that the panel shows, and the position in it
-view_options    source, type, byte order and columns
-value           the bytes of the selection
-static_view     picture and HTML without a kernel
+selection       what the panel shows: region, position, selected bytes and options
 fetch           bytes as the DPU reads them and as the host sees them
-live_view       pages of the views, read again while live viewing is on
-change_tracker  bytes that changed since they were first shown
-search          search for a pattern or a difference, chunk by chunk
-search_task     the one running search of a panel
+live_view       pages of the views, read again while live viewing is on, and what changed
+search          the one running search of a panel: for a pattern or a difference, chunk by chunk
 region_scan     scans of the region, for overview and image
 overview        mean value, entropy and changes of each part of the region
 image           a pixel per item of the region
-structure       structures: fields of ctypes classes, dtypes and dicts, and their values
-structure_view  the structure laid over the bytes
+structure       structures laid over the bytes: fields of ctypes classes, dtypes and dicts, values
 bookmarks       named places
 edit            edits as DMA writes, and undo
 time_machine    the bytes as they were at each of the last writes, and who wrote them

@@ -23,13 +23,10 @@ from .image import RegionImage
 from .live_view import LiveView, Page
 from .overview import Overview
 from .records import Records
-from .search import parse_pattern
-from .search_task import SearchTask
-from .selection import RegionSelection
-from .structure_view import StructureView
+from .search import SearchTask, parse_pattern
+from .selection import Options, RegionSelection, SelectedBytes
+from .structure import StructureView
 from .time_machine import TimeMachine
-from .value import SelectedBytes
-from .view_options import Options
 
 if TYPE_CHECKING:
     from bokeh.model import Model

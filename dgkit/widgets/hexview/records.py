@@ -23,8 +23,7 @@ from .fetch import host_bytes, why_no_host
 if TYPE_CHECKING:
     from ...session import SessionRegion
     from .fetch import Reader
-    from .structure import Field, Structure
-    from .structure_view import StructureView
+    from .structure import Field, Structure, StructureView
 
 # Records: each takes 4 bytes for its place in an order, and 8 for the column while sorting.
 MAX_ORDERED = 10_000_000

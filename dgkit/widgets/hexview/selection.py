@@ -1,17 +1,22 @@
-"""The region that a hex view shows (the selected one, or a fixed one), and the position in it."""
+"""What a hex view shows: the region, the position in it, the selected bytes and the options."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...errors import BoundsError, ClosedError
+from ...errors import BoundsError, ClosedError, DgkitError
 from ...units import plural, size_text
+from ..base import scheduler
 from ..base.session_model import SessionModel
-from .fetch import why_no_dpu, why_no_host, why_no_write
+from .clipboard import DTYPES
+from .fetch import SOURCES, why_no_dpu, why_no_host, why_no_write
 
 if TYPE_CHECKING:
     from ...session import Session, SessionRegion
+    from .fetch import Reader
+    from .live_view import Page
 
 
 class RegionSelection:
@@ -156,3 +161,133 @@ class RegionSelection:
         reason = "" if region is not None else self.empty_reason
         own = {"region": about, "empty_reason": reason, "follows": self.follows}
         return self.model.state() | own
+
+
+MAX_BYTES = 1 << 16
+
+
+class SelectedBytes:
+    """The first 64 KiB of the selection, as last read.
+
+    Attributes:
+        data: The bytes; empty if the DPU does not answer.
+        stale: The selection or its bytes may have changed since.
+    """
+
+    def __init__(
+        self, reader: Reader, selection: RegionSelection, sources: Callable[[], Sequence[str]],
+        on_read: Callable[[], None],
+    ) -> None:  # fmt: skip
+        """Prepare the value without reading anything.
+
+        Args:
+            reader: Reads the bytes.
+            selection: The region and the selected bytes.
+            sources: Returns the sources shown; the first is read.
+            on_read: Called on the frame thread when read_later() has read the bytes.
+        """
+        self.data = b""
+        self.stale = True
+        self._reader, self._selection = reader, selection
+        self._sources, self._on_read = sources, on_read
+        self._task: scheduler.Task | None = None
+
+    def freshen(self) -> None:
+        """Read the bytes now, if they are stale."""
+        if self.stale:
+            self.stale, self.data = False, b""
+            region, start, size = self._range()
+            if region is not None:
+                with contextlib.suppress(DgkitError):
+                    self.data = self._reader.read(region, self._sources()[:1], start, size)[0]
+
+    def take(self, page: Page) -> bool:
+        """Take the bytes from a page that was read; return whether it contains them."""
+        region, start, size = self._range()
+        at = start - page.at
+        if region is None or region.id != page.region:
+            return False
+        if not 0 <= at <= len(page.parts[0]) - size:
+            return False
+        self.stale, self.data = False, page.parts[0][at : at + size]
+        return True
+
+    def read_later(self) -> None:
+        """Read the bytes on the frame thread, which never blocks."""
+        if self._task is None or self._task.done:
+            self._task = scheduler.start(self._steps(), lambda _error: None)
+
+    def end(self) -> None:
+        """Stop reading."""
+        if self._task is not None:
+            self._task.cancel()
+
+    def _range(self) -> tuple[Any, int, int]:
+        region, (start, stop) = self._selection.current(), self._selection.span
+        end = stop if region is None else min(stop, region.size)
+        return region, start, min(end - start, MAX_BYTES)
+
+    def _steps(self) -> Generator[Any, None, None]:
+        while self.stale:
+            self.stale = False
+            region, start, size = self._range()
+            data = b""
+            if region is not None:
+                with contextlib.suppress(DgkitError):
+                    fetch = self._reader.start(region, self._sources()[:1], start, size)
+                    try:
+                        data = (yield from fetch.steps())[0]
+                    finally:
+                        self._reader.abandon(fetch)
+            self.data = data
+            self._on_read()
+            yield
+
+
+_CHOICES: dict[str, tuple[Any, ...]] = {
+    "source": (*SOURCES,), "dtype": ("hex", *DTYPES), "endian": ("little", "big"),
+    "columns": (0, 8, 16, 32, 64), "overview_of": ("value", "entropy"),
+}  # fmt: skip
+
+
+class Options:
+    """Values of the view's options by name; at first, the first choice of each."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, Any] = {name: choices[0] for name, choices in _CHOICES.items()}
+
+    def __getitem__(self, name: str) -> Any:
+        """Return the value of an option."""
+        return self.values[name]
+
+    def change(self, options: dict[str, Any]) -> None:
+        """Change options, all or none.
+
+        Raises:
+            ValueError: An option or its value is unknown.
+        """
+        for name, value in options.items():
+            if name not in _CHOICES:
+                raise ValueError(f"the hex view has no option {name!r}")
+            if isinstance(value, bool) or value not in _CHOICES[name]:
+                known = ", ".join(str(choice) for choice in _CHOICES[name])
+                raise ValueError(f"{name} is {value!r}; it must be one of: {known}")
+        self.values.update(options)
+
+    def source(self, region: SessionRegion | None) -> str:
+        """Return the chosen source, or the only one that the region has."""
+        if region is not None and why_no_host(region):
+            return "dpu"
+        return "host" if region is not None and why_no_dpu(region) else str(self["source"])
+
+    def sources(self, region: SessionRegion | None) -> tuple[str, ...]:
+        """Return the sources of the bytes shown: `dpu`, `host`, or both."""
+        return SOURCES[self.source(region)]
+
+    def check_source(self, region: SessionRegion | None, value: Any) -> None:
+        """Raise ValueError, with the reason, if the region lacks a source."""
+        if region is None or value == self.source(region) or value not in SOURCES:
+            return
+        why = "" if value == "dpu" else why_no_host(region)
+        if why := why or ("" if value == "host" else why_no_dpu(region)):
+            raise ValueError(why)

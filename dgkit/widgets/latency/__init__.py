@@ -9,7 +9,7 @@ run          one run: its configuration, its samples, its report
 history      samples of a run: points over time, histogram, percentiles
 view_model   the current run, the previous run, and the next frame
 figures      the Bokeh figures
-export       runs as CSV, HTML and JSON files
+export       runs and sweeps as CSV, LaTeX, HTML and JSON
 
 JavaScript: data (samples), draw (figures), parts (controls, table), latency.
 """

@@ -15,10 +15,10 @@ from ..base.panel import Reply, handler
 from ..base.session_model import SessionModel
 from ..base.traits import State, choose_region, region_id
 from ..figure.figure import BokehPanel, document_state
-from .kept import BEFORE, check_name, drop_named
 from .live_measurement import LiveMeasurement
 from .measurement import Setting
 from .results import Results
+from .run import BEFORE, check_name, drop_named
 from .sweeps import Sweeps
 from .view_model import ViewModel
 

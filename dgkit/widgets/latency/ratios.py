@@ -17,7 +17,7 @@ from statistics import fmean, variance
 
 from ... import html_cards
 from ...units import size_text, us
-from .latex import table
+from .export import latex_table
 from .run import Run
 from .size_sweep import SizeSweep
 
@@ -80,7 +80,7 @@ class Comparison:
 
     def to_latex(self) -> str:
         """Return a row per ratio for LaTeX (package booktabs)."""
-        return table(_HEAD, list(self._cells()), ["95 % confidence intervals"], texts=4)
+        return latex_table(_HEAD, list(self._cells()), ["95 % confidence intervals"], texts=4)
 
     def _cells(self) -> Iterator[list[str]]:
         for row in self.rows:

@@ -10,10 +10,17 @@ from typing import TYPE_CHECKING, Any
 from ...html_cards import Html, badge, card, table
 from ...units import us
 from ..base.panel import Reply, handler
-from .export import SWEEP_FILES, csv_table, export_file, sweep_csv, sweep_file
-from .kept import check_baseline
-from .latex import runs_latex, sweep_latex
+from .export import (
+    SWEEP_FILES,
+    csv_table,
+    export_file,
+    runs_latex,
+    sweep_csv,
+    sweep_file,
+    sweep_latex,
+)
 from .ratios import Comparison, compare_runs, compare_sweeps
+from .run import check_baseline
 
 if TYPE_CHECKING:
     from ...report import LatencyReport

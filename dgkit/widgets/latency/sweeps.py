@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..base import scheduler
 from ..base.scheduler import BackgroundCall, in_background
-from .kept import current_name
+from .run import current_name
 from .size_sweep import SizeSweep, SweepSetting, python_lines
 
 if TYPE_CHECKING:

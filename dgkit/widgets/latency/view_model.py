@@ -12,8 +12,7 @@ from functools import wraps
 from typing import Any, TypeVar
 
 from ..base.viewers import Viewers
-from .kept import check_kept, check_name, current_name, drop_named
-from .run import Run, RunConfig
+from .run import Run, RunConfig, check_kept, check_name, current_name, drop_named
 from .stored import restored, stored
 
 FIGURES_S = 0.4  # between updates of histogram, percentiles and figures
