@@ -19,7 +19,7 @@ class _Prepared(native.Prepared):
     # The C object and its completions live as long as `_op`, to which each view refers: the
     # completions of a run stay readable after close() and after the last reference to this object.
     __slots__ = ("_n", "_op", "_queue")
-    _queue: Any
+    _queue: BatchQueue
 
     def __init__(self, queue: BatchQueue, requests: Any, n: int) -> None:
         self._op: Any = None
@@ -47,7 +47,7 @@ class _Prepared(native.Prepared):
 
     def __repr__(self) -> str:
         closed = ", closed" if self._op is None else ""
-        where = f"on {self._queue.device._label}, {self._queue.path}"
+        where = f"on {self._queue._device._label}, {self._queue.path}"
         return f"<dgkit.{type(self).__name__} {self._summary()} {where}{closed}>"
 
     def _repr_html_(self) -> str:
@@ -59,7 +59,7 @@ class _Prepared(native.Prepared):
             ("Queue", f"depth {queue.depth}, path {queue.path}"),
         )
         title = "Prepared" + (" (closed)" if self._op is None else "")
-        return card(title, rows, badge=provider_badge(queue.device._label))
+        return card(title, rows, badge=provider_badge(queue._device._label))
 
     def close(self) -> None:
         """Release the operation; the completions of its last run stay readable. Idempotent."""

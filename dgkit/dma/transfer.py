@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from ..errors import ClosedError
     from ..types import Path
+    from .context import DeviceContext
 
 # How long an await polls before it suspends its task: about the cost of one turn of an event loop.
 AWAIT_SPIN_NS = 5_000
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 
     class _InFlight(Transfer):
         _complete: bool
-        _queue: Any
+        _queue: CompletionQueue
         _ticket: int
 
         def _look(self, timeout_ns: int, /) -> int: ...
@@ -103,7 +104,7 @@ class CompletionQueue(native.QueueHandle):
 
     _q: Any
     _closed: bool
-    _device: Any
+    _device: DeviceContext
     depth: int
     path: Path
 

@@ -13,7 +13,6 @@ Modules:
     mlx5: Decoder of work queue entries and completion queue entries.
     queue_report: Report of a queue pair of the software NIC.
     measure: Kernels that measure their own operations.
-    session_latency: Latency of a session's transfers that kernels start.
     numba_functions: Functions for Numba kernels. Import this module explicitly; it needs Numba.
 """
 

@@ -118,7 +118,7 @@ class Dma:
         with ProgressBar(self.shell, f"latency of {op}, samples") as bar:
             try:
                 if path == GPU_INITIATED:
-                    from ..gpu_initiated.session_latency import latency
+                    from ..session.kernel_latency import latency
 
                     session = found.session
                     return latency(session, found, each, op=op, count=times, progress=bar)

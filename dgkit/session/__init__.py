@@ -17,6 +17,7 @@ remote_transfer.py  job whose chunks are moved by requests to an agent
 two_agents.py       backend where both sides are agents
 staging.py          memory that carries data between this process and the DPU
 measure.py          latency and bandwidth reports; memory to write to instead of a region
+kernel_latency.py   latency of transfers that kernels of this process start
 monitor.py          continuous latency monitoring
 sample_source.py    where a monitor's samples come from
 gpu_queue.py        queue that kernels of this process post to

@@ -47,7 +47,7 @@ def identity(where: Address, keys: str | None) -> tuple[str, str] | None:
     return pair.public, pair.secret
 
 
-def greet(link: Connection, timeout: float) -> Any:
+def greet(link: Connection, timeout: float) -> Welcome:
     """Send Hello and return the agent's Welcome.
 
     Raises:
@@ -58,7 +58,7 @@ def greet(link: Connection, timeout: float) -> Any:
             version=VERSION, pid=os.getpid(), boot=boot_id(), machine=host_name(),
             package=__version__,
         )  # fmt: skip
-        welcome = link.ask(hello, timeout=timeout)
+        welcome: Welcome = link.ask(hello, timeout=timeout)
     except PeerTimeout:
         if link.liveness.connected:
             raise
@@ -72,7 +72,7 @@ def greet(link: Connection, timeout: float) -> Any:
     return welcome
 
 
-def check_reach(welcome: Any, mover: str, boot: str) -> None:
+def check_reach(welcome: Welcome, mover: str, boot: str) -> None:
     """Check that the provider which moves the bytes reaches the agent's machine.
 
     Args:

@@ -64,13 +64,23 @@ class SessionRegion(Unique):
     """
 
     __slots__ = (
-        *("_close", "_owner", "access", "chosen", "closed", "creations", "handle", "id", "local"),
-        *("name", "on", "place", "producer", "provider", "ref", "registration", "remote"),
+        *(
+            "_close",
+            "_close_memory",
+            "access",
+            "chosen",
+            "closed",
+            "creations",
+            "handle",
+            "id",
+            "local",
+        ),
+        *("local", "name", "on", "place", "producer", "provider", "ref", "registration", "remote"),
         *("session", "size", "token"),
     )
 
     def __init__(self, *, on: str, size: int, access: Access) -> None:
-        self._owner: Any = None
+        self._close_memory: Callable[[], object] | None = None
         self.on = on
         self.size = size
         self.access = access
@@ -116,9 +126,9 @@ class SessionRegion(Unique):
                 free = Free(region=creation.reply.region, timeout=timeout)
                 creation.end(free, timeout=timeout + patience)
 
-    def own(self, memory: Any) -> None:
-        """Set the memory to be closed with the region."""
-        self._owner = memory
+    def own(self, close_memory: Callable[[], object]) -> None:
+        """Set what closes the memory, to be called when the region is closed."""
+        self._close_memory = close_memory
 
     def move(
         self,
@@ -143,7 +153,7 @@ class SessionRegion(Unique):
     @property
     def allocated(self) -> bool:
         """True if the session allocated the memory, False if it was registered."""
-        return self.on == "dpu" or self._owner is not None
+        return self.on == "dpu" or self._close_memory is not None
 
     @property
     def where(self) -> str:
@@ -203,14 +213,14 @@ class SessionRegion(Unique):
 
     def free(self, timeout: float) -> None:
         """Close this process's side of the region, and its memory if the region owns it."""
-        remote, local, owner = self.remote, self.local, self._owner
+        remote, local, close_memory = self.remote, self.local, self._close_memory
         if remote is not None:
             remote.close()
         if local is not None:
             local.close(timeout)
-        if owner is not None:
-            owner.close()
-        self.remote = self.local = self._owner = self.producer = None
+        if close_memory is not None:
+            close_memory()
+        self.remote = self.local = self._close_memory = self.producer = None
 
     def __enter__(self) -> SessionRegion:
         return self

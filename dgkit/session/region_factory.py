@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .. import memory
 from ..callbacks import Callbacks
@@ -18,8 +18,15 @@ from .region import SessionRegion
 if TYPE_CHECKING:
     from contextlib import ExitStack
 
+    from ..memory.gpu import GpuMemory
+    from ..memory.host import HostMemory
+    from ..memory.wrap import ForeignMemory
+    from ..memory.wrap_gpu import ForeignGpuMemory
+    from ..types import Memory
     from .session import Session
     from .sides import Sides
+
+    OwnMemory: TypeAlias = HostMemory | GpuMemory | ForeignMemory | ForeignGpuMemory
 
 
 class RegionRegistry:
@@ -130,7 +137,7 @@ class RegionFactory:
         old = region.local.memory
         if old.gpu is None and old.fd < 0 and region.place == "host":
             share = bool(getattr(old, "share_process", False))
-            mem: Any = memory.wrap(bytearray(size), share_process=share, name=name)
+            mem: OwnMemory = memory.wrap(bytearray(size), share_process=share, name=name)
         else:
             mem = memory.empty(size, on=region.place, name=name)
         return self._owning(mem, region.access, region.on, name)
@@ -221,18 +228,18 @@ class RegionFactory:
         region.free(timeout)
         self._registry.remove(region)
 
-    def _owning(self, mem: Any, access: Access, on: str, name: str | None) -> SessionRegion:
+    def _owning(self, mem: OwnMemory, access: Access, on: str, name: str | None) -> SessionRegion:
         """Return a region that owns its memory; if this fails, close the memory at once."""
         try:
             region = self._registered(mem, access, on, name)
         except BaseException:
             mem.close()
             raise
-        region.own(mem)
+        region.own(mem.close)
         return region
 
     def _registered(
-        self, mem: Any, access: Access | None, on: str, name: str | None
+        self, mem: Memory, access: Access | None, on: str, name: str | None
     ) -> SessionRegion:
         """Register memory with this process's device and make it usable by the DPU."""
         if getattr(mem, "gpu", None) is not None:

@@ -12,7 +12,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..dma import Device
+    from ..wire.messages import Welcome
     from .backend import Backend
+    from .session import Session
     from .spawn import SoftwareDpu
 
 
@@ -32,13 +34,13 @@ class Sides:
     """
 
     role: str
-    agent: Any
+    agent: Welcome
     other: dict[str, Any]
     device: Device
     dpu: Backend
     timeout: float
     owned: SoftwareDpu | None = None
-    reopen: Callable[[], Any] | None = None
+    reopen: Callable[[], Session] | None = None
 
     @property
     def owned_pid(self) -> int:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import dgkit
-from dgkit.gpu_initiated.session_latency import KernelMonitor, latency
+from dgkit.session.kernel_latency import KernelMonitor, latency
 
 
 @pytest.fixture

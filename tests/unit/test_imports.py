@@ -64,7 +64,7 @@ ALLOWED = {
     "dpu": _BOTTOM - {"wire"},
     "agent": _BOTTOM | {"_version", "dpu"},
     "fleet": _BASE | {"_version", "doctor", "report", "session", "wire"},
-    "session": _BOTTOM | {"_version", "dpu"},
+    "session": _BOTTOM | {"_version", "dpu", "gpu_initiated"},
     "widgets": _BASE | {"doctor", "gpu_initiated", "memory", "report", "session"},
     "jupyter": _BASE | {"doctor", "gpu_initiated", "memory", "report", "session", "widgets"},
     "cli": _BOTTOM
@@ -81,6 +81,7 @@ BACK_REFERENCES = {
     ("dgkit.session.lifecycle", "dgkit.session.session"),
     ("dgkit.session.region", "dgkit.session.session"),
     ("dgkit.session.region_factory", "dgkit.session.session"),
+    ("dgkit.session.sides", "dgkit.session.session"),
 }
 
 # File names that occur in several packages because they mean the same thing in each.

@@ -18,8 +18,8 @@ from .view_model import FIGURES_S
 if TYPE_CHECKING:
     from typing import TypeAlias
 
-    from ...gpu_initiated.session_latency import KernelMonitor
     from ...session import Session, SessionRegion
+    from ...session.kernel_latency import KernelMonitor
     from ...session.monitor import Monitor as SessionMonitor
     from .view_model import ViewModel
 

@@ -17,8 +17,8 @@ from ..base.as_python import region_lines, script, session_lines
 from ..base.session_model import SessionModel
 
 if TYPE_CHECKING:
-    from ...gpu_initiated.session_latency import KernelMonitor
     from ...session import Session, SessionRegion
+    from ...session.kernel_latency import KernelMonitor
     from ...session.monitor import Monitor
     from .run import Run
 
@@ -149,10 +149,10 @@ class Measurement:
         if setting.path == GPU_INITIATED:
             return script(
                 [
-                    "from dgkit.gpu_initiated import session_latency",
+                    "from dgkit.session import kernel_latency",
                     "",
                     *lines,
-                    f'session_latency.latency(session, region, {setting.size}, op="{setting.op}")',
+                    f'kernel_latency.latency(session, region, {setting.size}, op="{setting.op}")',
                 ]
             )
         return script([
@@ -167,7 +167,7 @@ class Measurement:
         ])  # fmt: skip
 
     def _open_kernel(self, setting: Setting, region: SessionRegion) -> KernelMonitor:
-        from ...gpu_initiated.session_latency import KernelMonitor
+        from ...session.kernel_latency import KernelMonitor
 
         monitor = KernelMonitor(
             self.session, region, size=setting.size, op=setting.op, count=setting.count,

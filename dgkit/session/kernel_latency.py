@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 from ..dma import cpus
 from ..errors import ClosedError, DgkitError, PeerLost
+from ..gpu_initiated.measure import gpu_name, shared_meter
 from ..memory import why_no_gpu
 from ..report import GPU_INITIATED, Machine, PostedLatencyReport
 from ..validate import whole
-from .measure import gpu_name, shared_meter
 
 TYPE_CHECKING = False  # importing typing takes longer than importing this whole module
 if TYPE_CHECKING:
@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from .measure import Meter, Pending
+    from ..gpu_initiated.measure import Meter, Pending
+    from .region import SessionRegion
+    from .session import Session
 
 _BLOCK = 2000  # samples of one launch
 _SECONDS = 5.0  # longest duration of one launch
@@ -37,7 +39,7 @@ class _Channel:
     region keeps its bytes.
     """
 
-    def __init__(self, session: Any, region: Any, size: int, op: str) -> None:
+    def __init__(self, session: Session, region: SessionRegion, size: int, op: str) -> None:
         if op not in _OPS:
             raise ValueError(f"op is {op!r}; it must be 'read' or 'write'")
         region.span(0, size)
@@ -55,7 +57,7 @@ class _Channel:
         self.where = f"{self._host.name} on {self._host.where}; proxy pid {dpu}, kernel pid {host}"
 
     @property
-    def scratch(self) -> tuple[Any, ...]:
+    def scratch(self) -> tuple[SessionRegion, ...]:
         """Regions that the channel allocated."""
         return (self._dpu, self._host) if self.op == "write" else (self._dpu,)
 
@@ -80,8 +82,8 @@ def _posted() -> dict[str, Any]:
 
 
 def latency(
-    session: Any,
-    region: Any,
+    session: Session,
+    region: SessionRegion,
     size: int = 64,
     *,
     op: str = "write",
@@ -160,7 +162,14 @@ class KernelMonitor:
     buffered = False
 
     def __init__(
-        self, session: Any, region: Any, *, size: int, op: str, count: int, every_s: float
+        self,
+        session: Session,
+        region: SessionRegion,
+        *,
+        size: int,
+        op: str,
+        count: int,
+        every_s: float,
     ) -> None:
         self.size, self.op, self.count, self.every_s = size, op, count, every_s
         self.provider: str = session.dpu.provider
@@ -176,7 +185,7 @@ class KernelMonitor:
         threading.Thread(target=self._compile, name="dgkit-compile", daemon=True).start()
 
     @property
-    def scratch(self) -> tuple[Any, ...]:
+    def scratch(self) -> tuple[SessionRegion, ...]:
         """Regions of the session that the monitor allocated."""
         return self._channel.scratch
 
