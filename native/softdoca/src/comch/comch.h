@@ -3,12 +3,12 @@
  * Internals of Comch: messages between two processes of one user, over a SEQPACKET socket in
  * dgkit's folder.
  *
- *   endpoint.c    common code of clients and servers: configuration, states, progress
+ *   endpoint.c          common code of clients and servers: configuration, states, progress
  *   comch_connection.c  connections: handshake, received packets, end
- *   listen.c      sockets of servers, and how clients find them
+ *   listen.c            sockets of servers, and how clients find them
  *   comch_send.c        send tasks
- *   client.c, server.c   public functions of each; caps.c capabilities
- *   fast.h        the fast path: consumers and producers of a connection
+ *   sides.c, caps.c     public functions of clients and servers; capabilities
+ *   fast.h              the fast path: consumers and producers of a connection
  *
  *      client                                   server
  *      doca_ctx_start: connect, HELLO --------> accepted, in doca_pe_progress: GREETING

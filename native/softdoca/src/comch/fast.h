@@ -6,7 +6,7 @@
  *   fast_ctx.c       common code of consumers and producers: contexts, tasks, waking
  *   fast_message.c   messages of the fast path, from and to a program's memory
  *   consumer.c, producer.c   consumers and producers, with their public functions
- *   comch_gpu.c            those whose data path is on a GPU, and the thread that serves them
+ *   comch_gpu.c      those whose data path is on a GPU, and the thread that serves them
  *
  *      consumer                                       the other side's producers
  *      doca_ctx_start: a channel (a pair of SEQPACKET

@@ -2,15 +2,15 @@
 /*
  * RDMA contexts, over the software NIC or over an RDMA adapter.
  *
- *   rdma.c         contexts: capabilities, settings
- *   rdma_task.c         tasks: allocation and fields
- *   rdma_context.c      the operations of a context: start, submit, progress, stop
- *   rdma_connection.c   connections, each a queue pair; their blobs
- *   address.c      connection by address
- *   rdma_gpu.c          contexts with their data path on a GPU
- *   entry.c        what tasks read and write: checks, and the parts of an entry
- *   rdma_nic.c          queue pairs of the software NIC: the entries of their rings, and its completions
- *   rdma_verbs.c        queue pairs of an adapter, by libibverbs
+ *   rdma.c             contexts: capabilities, settings
+ *   rdma_task.c        tasks: allocation and fields
+ *   rdma_context.c     the operations of a context: start, submit, progress, stop
+ *   rdma_connection.c  connections, each a queue pair; their blobs
+ *   address.c          connection by address
+ *   rdma_gpu.c         contexts with their data path on a GPU
+ *   entry.c            what tasks read and write: checks, and the parts of an entry
+ *   rdma_nic.c         queue pairs of the software NIC: the entries of their rings, and its completions
+ *   rdma_verbs.c       queue pairs of an adapter, by libibverbs
  *
  *      submit: an entry in the ring of the task's connection ---> the NIC executes it
  *      receives: in `receives`, then in the ring of a connection

@@ -2,11 +2,12 @@
 /*
  * libdoca_workq: the API of DOCA 1.3 to 2.2 (include/workq) as a layer over the current one.
  *
- *   workq_mmap.c          maps of several ranges: each range is a current map
- *   workq_export.c        their descriptors, which were texts of JSON
- *   workq.c         work queues and their jobs; workq_dma.c contexts: each work queue of a context is a
- *                   current DMA context on the queue's progress engine
- *   workq_names.c         functions that only have another name now
+ *   workq_mmap.c    maps of several ranges: each range is a current map
+ *   workq_export.c  their descriptors, which were texts of JSON
+ *   workq.c         work queues and their jobs
+ *   workq_dma.c     contexts: each work queue of a context is a current DMA context on the queue's
+ *                   progress engine
+ *   workq_names.c   functions that only have another name now
  *   comm_channel_ep.c, comm_channel_peer.c  Comm Channel over Comch
  *
  * Where both APIs have a function of one name, this library defines it as wq_X and exports it as
