@@ -354,7 +354,7 @@ def next_snapshot() -> int:
     return next(_snapshots)
 
 
-def label_of(session: Any) -> dict[str, Any]:
+def label_of(session: Session) -> dict[str, Any]:
     """Return the provider that moves the bytes and its label: `hardware` or `software DPU...`.
 
     Raises:

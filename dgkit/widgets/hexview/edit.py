@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Generator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...errors import AccessDenied, DgkitError, PeerTimeout
 from ..base import scheduler
@@ -13,7 +13,7 @@ from ..base.scheduler import StallTimer, wait_done
 from .fetch import why_no_dpu, why_no_host, why_no_write
 
 if TYPE_CHECKING:
-    from ...session import SessionRegion
+    from ...session import SessionRegion, SessionTransfer
     from .fetch import Reader
 
 MAX_UNDO = 100  # edits
@@ -28,7 +28,7 @@ class Edit(NamedTuple):
     at: int
     data: bytes
     before: bytes | None
-    transfer: Any
+    transfer: SessionTransfer
     is_undo: bool
 
 
@@ -148,7 +148,7 @@ class EditHistory:
             self._undo.clear()
 
 
-def _wait(transfer: Any) -> Generator[bool, None, Exception | None]:
+def _wait(transfer: SessionTransfer) -> Generator[bool, None, Exception | None]:
     """Yield until the transfer has ended; return its error, if any."""
     stall = StallTimer()
     while True:

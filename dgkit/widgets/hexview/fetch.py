@@ -15,7 +15,7 @@ from ..base.scheduler import StallTimer, wait_done
 from ..base.session_model import SessionModel
 
 if TYPE_CHECKING:
-    from ...session import SessionRegion
+    from ...session import SessionRegion, SessionTransfer
 
 SOURCES = {"dpu": ("dpu",), "host": ("host",), "both": ("dpu", "host")}
 TIMEOUT_S = 1.5  # within this time a stopped DPU is noticed and reported
@@ -70,7 +70,7 @@ class Fetch:
     def __init__(self, region: SessionRegion, sources: Sequence[str], at: int, size: int) -> None:
         self._region: SessionRegion | None = region
         self._name, self.sources, self.at, self.size = region.name, sources, at, size
-        self._transfer: Any = None
+        self._transfer: SessionTransfer | None = None
         self._counted: SessionModel | None = None
         if "dpu" in sources:
             self._transfer = region.session.start_read(region, size, at)
@@ -79,7 +79,7 @@ class Fetch:
     @property
     def settled(self) -> bool:
         """True if no transfer is in flight."""
-        return self._transfer is None or bool(self._transfer.done())
+        return self._transfer is None or self._transfer.done()
 
     def result(self, seconds: float) -> list[bytes]:
         """Wait up to `seconds` and return the bytes, one item per source.
@@ -91,6 +91,7 @@ class Fetch:
         parts = []
         for source in self.sources:
             if source == "dpu":
+                assert self._transfer is not None
                 self._transfer.wait(seconds)
                 parts.append(self._transfer.data)
                 if self._counted is not None:

@@ -222,7 +222,7 @@ class SelectedBytes:
         if self._task is not None:
             self._task.cancel()
 
-    def _range(self) -> tuple[Any, int, int]:
+    def _range(self) -> tuple[SessionRegion | None, int, int]:
         region, (start, stop) = self._selection.current(), self._selection.span
         end = stop if region is None else min(stop, region.size)
         return region, start, min(end - start, MAX_BYTES)
