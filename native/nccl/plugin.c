@@ -90,6 +90,15 @@ static nccl_result rma_properties(int dev, nccl_properties *out)
 	return NCCL_SUCCESS;
 }
 
+/* What NCCL assumes of version 15: a signal says nothing of other peers' puts. */
+static nccl_result rma_properties_of(void *comm, rma_properties_v16 *out)
+{
+	if (!comm || !out)
+		return NCCL_INVALID_ARGUMENT;
+	*out = (rma_properties_v16){.signal_after_all = false};
+	return NCCL_SUCCESS;
+}
+
 static nccl_result rma_listen(void *ctx, int dev, void *handle, void **listener)
 {
 	struct listener *l;
@@ -379,9 +388,13 @@ static nccl_result rma_query_error(void *rma, bool *has_error)
 	{"dgkit", rma_init, rma_devices, rma_properties, rma_listen, rma_connect}
 #define MIDDLE {rma_deregister, rma_destroy_context, rma_close_comm, rma_close_listener}
 #define START {FIRST, create_context_v14, register_v14, dmabuf_v14, MIDDLE}
+#define TRANSFERS_V15 {put_v15, put_signal_v15, get_v15}
 #define LAST {rma_flush, rma_test, rma_progress, rma_query_error, rma_finalize}
 
-EXPORT struct rma_plugin_v15 ncclRmaPlugin_v15 = {START, put_v15, put_signal_v15, get_v15, LAST, NULL};
+EXPORT struct rma_plugin_v16 ncclRmaPlugin_v16 = {
+	"dgkit",	    rma_init,	   rma_devices, rma_properties_of, rma_properties, rma_listen, rma_connect,
+	create_context_v14, register_v14, dmabuf_v14,  MIDDLE,		   TRANSFERS_V15,  LAST};
+EXPORT struct rma_plugin_v15 ncclRmaPlugin_v15 = {START, TRANSFERS_V15, LAST, NULL};
 EXPORT struct rma_plugin_v14 ncclRmaPlugin_v14 = {START, rma_put, put_signal_v14, rma_get, LAST};
 EXPORT struct rma_plugin_v13 ncclRmaPlugin_v13 = {FIRST,      create_context_v13, register_v13,
 						  dmabuf_v13, MIDDLE,             rma_put,

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The binary interface between NCCL and an RMA plugin, versions 15 (NCCL 2.31 and later), 14 (2.30.4)
- * and 13 (2.30.3): the functions that NCCL takes from the symbols ncclRmaPlugin_v15, _v14 and _v13.
- * They differ in few functions, so all are made of the same parts. Version 16 adds one question, whose
- * answer is the one that NCCL assumes of version 15: a signal says nothing of other peers' puts.
+ * The binary interface between NCCL and an RMA plugin, versions 16 (NCCL 2.32 and later), 15 (2.31),
+ * 14 (2.30.4) and 13 (2.30.3): the functions that NCCL takes from the symbols ncclRmaPlugin_v16 and so on.
+ * They differ in few functions, so all are made of the same parts.
  */
 #ifndef DG_NCCL_RMA_ABI_H
 #define DG_NCCL_RMA_ABI_H
@@ -99,15 +98,45 @@ struct rma_start {
 	struct rma_middle middle;
 };
 
-/* set_hint: of a later NCCL; may be NULL. */
-struct rma_plugin_v15 {
-	struct rma_start start;
+struct rma_transfers_v15 {
 	rma_transfer_v15 *put;
 	nccl_result (*put_signal)(void *rma, int context, uint64_t from_offset, void *from,
 				  size_t size, uint64_t to_offset, void *to, uint32_t rank,
 				  uint64_t signal_offset, void *signal, uint64_t value, uint32_t op,
 				  bool strong, uint32_t hints, void **request);
 	rma_transfer_v15 *get;
+};
+
+/* signal_after_all: a signal is seen after the puts of other peers, too, that have arrived before. */
+typedef struct {
+	bool signal_after_all;
+} rma_properties_v16;
+
+/* As version 15, with one function more, in the fourth place. */
+struct rma_plugin_v16 {
+	const char *name;
+	nccl_result (*init)(void **ctx, uint64_t comm_id, nccl_log log);
+	nccl_result (*devices)(int *n);
+	nccl_result (*rma_properties)(void *comm, rma_properties_v16 *out);
+	nccl_result (*properties)(int dev, nccl_properties *out);
+	nccl_result (*listen)(void *ctx, int dev, void *handle, void **listener);
+	nccl_result (*connect)(void *ctx, void *handles[], int ranks, int rank, void *listener,
+			       void **comm);
+	nccl_result (*create_context)(void *comm, rma_config_v14 *config, void **rma);
+	nccl_result (*register_memory)(void *comm, void *data, size_t size, int type,
+				       uint64_t flags, void **memory);
+	nccl_result (*register_dmabuf)(void *comm, void *data, size_t size, int type,
+				       uint64_t offset, int fd, uint64_t flags, void **memory);
+	struct rma_middle middle;
+	struct rma_transfers_v15 transfers;
+	struct rma_last last;
+};
+_Static_assert(sizeof(struct rma_plugin_v16) == 22 * sizeof(void *), "the table of version 16");
+
+/* set_hint: of a later NCCL; may be NULL. */
+struct rma_plugin_v15 {
+	struct rma_start start;
+	struct rma_transfers_v15 transfers;
 	struct rma_last last;
 	nccl_result (*set_hint)(void *ctx, const char *key, int value);
 };

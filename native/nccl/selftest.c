@@ -60,7 +60,8 @@ struct rank {
 	const struct options *options;
 	struct shared *shared;
 	uint32_t rank;
-	const struct rma_plugin_v15 *v15; /* NULL unless it is the one to test; so is v13 */
+	const struct rma_transfers_v15 *v15; /* of version 15 or 16; NULL unless that is tested. So are v16, v13 */
+	const struct rma_plugin_v16 *v16;
 	const struct rma_plugin_v14 *v14;
 	const struct rma_plugin_v13 *v13;
 	void *ctx, *listener, *comm, *rma;
@@ -331,6 +332,13 @@ static void connect_ranks(struct rank *r)
 		handles[i] = r->shared->handles[i];
 	EXPECT(r, f->connect(r->ctx, handles, (int)r->options->ranks, (int)r->rank, r->listener, &r->comm));
 	EXPECT(r, r->v14->start.middle.close_listener(r->listener));
+	rma_properties_v16 more = {.signal_after_all = true};
+	if (r->v16)
+		EXPECT(r, r->v16->rma_properties(r->comm, &more));
+	if (r->v16 && (more.signal_after_all || r->v16->connect != f->connect ||
+		       r->v16->middle.close_comm != r->v14->start.middle.close_comm ||
+		       r->v16->last.finalize != r->v14->last.finalize))
+		fail(r, "the table of version 16 is wrong");
 	if (r->v13)
 		EXPECT(r, r->v13->create_context(r->comm, &config_v13, &r->rma, &device_handle));
 	else
@@ -615,8 +623,10 @@ static void *load(struct rank *r)
 		fail(r, "%s", dlerror());
 	r->v14 = dlsym(lib, "ncclRmaPlugin_v14");
 	r->v13 = r->options->api == 13 ? dlsym(lib, "ncclRmaPlugin_v13") : NULL;
-	r->v15 = r->options->api == 15 ? dlsym(lib, "ncclRmaPlugin_v15") : NULL;
-	if (!r->v14 || (r->options->api == 13 && !r->v13) || (r->options->api == 15 && !r->v15))
+	r->v16 = r->options->api == 16 ? dlsym(lib, "ncclRmaPlugin_v16") : NULL;
+	const struct rma_plugin_v15 *v15 = r->options->api == 15 ? dlsym(lib, "ncclRmaPlugin_v15") : NULL;
+	r->v15 = r->v16 ? &r->v16->transfers : v15 ? &v15->transfers : NULL;
+	if (!r->v14 || (r->options->api == 13 && !r->v13) || (r->options->api >= 15 && !r->v15))
 		fail(r, "%s has no ncclRmaPlugin_v%u", r->options->plugin, r->options->api);
 	return lib;
 }
@@ -702,7 +712,7 @@ static bool number(const char *text, unsigned long long lo, unsigned long long h
 static int usage(void)
 {
 	fprintf(stderr,
-		"nccl-selftest --plugin FILE [--ranks 1..%d] [--rounds N] [--seed N] [--api 13|14|15]\n"
+		"nccl-selftest --plugin FILE [--ranks 1..%d] [--rounds N] [--seed N] [--api 13|14|15|16]\n"
 		"              [--processes [--kill]] [--gpu] [--kill-agent PID]\n",
 		RANKS_MAX);
 	return 2;
@@ -723,7 +733,7 @@ static bool parse(int argc, char **argv, struct options *o)
 		ok = c == 'p' || c == 'P' || c == 'g' || c == 'k' ||
 		     (c == 'n'	 ? number(optarg, 1, RANKS_MAX, &n)
 		      : c == 'r' ? number(optarg, 1, 1000000, &n)
-		      : c == 'a' ? number(optarg, 13, 15, &n)
+		      : c == 'a' ? number(optarg, 13, 16, &n)
 		      : c == 'A' ? number(optarg, 2, INT32_MAX, &n)
 				 : c == 's' && number(optarg, 0, UINT64_MAX, &n));
 		o->plugin = c == 'p' ? optarg : o->plugin;
@@ -742,7 +752,7 @@ static bool parse(int argc, char **argv, struct options *o)
 int main(int argc, char **argv)
 {
 	static struct rank ranks[RANKS_MAX];
-	struct options o = {.ranks = 4, .rounds = 100, .seed = 1, .api = 15};
+	struct options o = {.ranks = 4, .rounds = 100, .seed = 1, .api = 16};
 	if (!parse(argc, argv, &o))
 		return usage();
 	struct shared *s = mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

@@ -19,8 +19,10 @@ def test_env_names_a_plugin_of_all_interfaces(capsys):
     exports = dict(shlex.split(line)[1].split("=", 1) for line in lines if line[0] != "#")
     assert exports == nccl.environment()
     library = ctypes.CDLL(exports["NCCL_RMA_PLUGIN"])
-    for symbol in ("ncclRmaPlugin_v15", "ncclRmaPlugin_v14", "ncclRmaPlugin_v13"):
-        plugin = ctypes.cast(getattr(library, symbol), ctypes.POINTER(ctypes.c_char_p))
+    for version in (16, 15, 14, 13):
+        plugin = ctypes.cast(
+            getattr(library, f"ncclRmaPlugin_v{version}"), ctypes.POINTER(ctypes.c_char_p)
+        )
         assert plugin[0] == b"dgkit"
     main(["nccl", "env", "--json"])
     assert json.loads(capsys.readouterr().out)["environment"] == exports
@@ -77,7 +79,7 @@ def test_the_driver_refuses_a_library_that_is_no_plugin():
         check=False,
     )
     assert done.returncode == 1
-    assert "has no ncclRmaPlugin_v15" in done.stderr
+    assert "has no ncclRmaPlugin_v16" in done.stderr
 
 
 def test_the_folder_of_statistics_has_each_request_of_each_rank(monkeypatch, tmp_path):
