@@ -15,6 +15,7 @@ from ..errors import TestbedError
 from ..wire.essential import essential_thread
 from .control_socket import DONE, ERROR, ERRORS, OUTPUT, frames
 from .guest import EXCHANGE, MANAGEMENT, Guest
+from .wheels import BYTECODE, SITE
 
 # Environment of the programs in a guest: dgkit's keys are in /run/agent/dgkit/keys.
 _HOME = "HOME=/tmp XDG_RUNTIME_DIR=/run XDG_CONFIG_HOME=/run/agent"
@@ -37,6 +38,7 @@ def shell_environment(guest: str, python: str, folder: str) -> str:
     """
     path = "/usr/sbin:/usr/bin:/sbin:/bin:/run/applets"
     site = "export PYTHONPATH=/run/site PYTHONPYCACHEPREFIX=/run/pycache\n"
+    site += f"[ -d {SITE}/{BYTECODE} ] && export PYTHONPYCACHEPREFIX={SITE}/{BYTECODE}\n"
     if guest == "host":
         path, site = f"{Path(python).parent}:{path}", _bytecode()
     else:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import py_compile
 import shutil
+import sys
 import tempfile
 import zipfile
 from collections.abc import Sequence
@@ -14,6 +16,10 @@ from . import images
 
 # Source: packaging.python.org, "Binary distribution format", the .data directory.
 _SCHEMES = ("data", "purelib", "platlib")
+SITE = "/run/site"  # where the guest sees the modules
+BYTECODE = "pycache"  # folder in it, a tree of .pyc files as Python's pycache_prefix has it
+# Parts of Python and of the wheels that no program of a guest imports.
+_UNUSED = {"test", "tests", "idlelib", "lib2to3", "tkinter", "ensurepip", "distutils", "pydoc_data"}
 
 
 def site(folder: Path, root: Path, modules: Sequence[str] = ("dgkit",)) -> Path:
@@ -46,7 +52,7 @@ def site(folder: Path, root: Path, modules: Sequence[str] = ("dgkit",)) -> Path:
         raise TestbedError(f"{folder} has no wheel of {' and '.join(absent)}: {remedy}")
     made = images.cache() / images.site_name(_digest(wheels))
     if not made.exists():
-        _unpack(wheels, made)
+        _unpack(wheels, made, root / f"usr/lib/python{python}")
     return made
 
 
@@ -72,7 +78,26 @@ def _digest(wheels: list[Path]) -> str:
     return hashlib.sha256(repr(facts).encode()).hexdigest()[:12]
 
 
-def _unpack(wheels: list[Path], made: Path) -> None:
+def _compile(part: Path, library: Path) -> None:
+    """Compile the modules and the guest's standard library, if this Python is of its version.
+
+    At each boot, an emulated processor would take up to a minute for what the guest imports.
+    """
+    if library.name != f"python{sys.version_info[0]}.{sys.version_info[1]}":
+        return
+    for folder, there in ((part, SITE), (library, f"/usr/lib/{library.name}")):
+        for source in folder.rglob("*.py"):
+            name = source.relative_to(folder)
+            if _UNUSED.isdisjoint(name.parts):
+                target = part / BYTECODE / there.strip("/") / name
+                target = target.with_suffix(f".{sys.implementation.cache_tag}.pyc")
+                mode = py_compile.PycInvalidationMode.UNCHECKED_HASH
+                py_compile.compile(
+                    str(source), str(target), f"{there}/{name}", quiet=2, invalidation_mode=mode
+                )
+
+
+def _unpack(wheels: list[Path], made: Path, library: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="site.", dir=images.cache()) as scratch:
         part = Path(scratch, "site")
         part.mkdir()
@@ -87,6 +112,7 @@ def _unpack(wheels: list[Path], made: Path) -> None:
                 if scheme.name in _SCHEMES:
                     shutil.copytree(scheme, part, dirs_exist_ok=True)
             shutil.rmtree(data)
+        _compile(part, library)
         try:
             part.rename(made)
         except OSError:  # another process has made it in the meantime

@@ -585,6 +585,9 @@ def test_what_a_wheel_has_for_pythons_prefix_is_found_beside_its_modules(wheelho
         site = wheels.site(wheelhouse, images.cache() / f"dpu-{images._version()}/root")
     assert (site / "share/jupyter/lab/static/index.html").read_text() == "page"
     assert not [*site.glob("*.data")]
+    same = sys.version_info[:2] == (3, 11)  # as the guest's: modules and library come compiled
+    compiled = [*site.glob("pycache/run/site/jupyterlab/__init__.*.pyc")]
+    assert len(compiled) == same
 
 
 @pytest.fixture
