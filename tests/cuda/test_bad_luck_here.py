@@ -7,7 +7,7 @@ from support.processes.children import child, run
 from support.processes.waiting import held, steady
 
 import dgkit
-from dgkit import BoundsError, Status
+from dgkit import Status
 
 
 def test_local_memory_is_given_back_only_when_the_engine_is_done_with_it(fake_cuda):
@@ -23,20 +23,9 @@ def test_local_memory_is_given_back_only_when_the_engine_is_done_with_it(fake_cu
             fake_cuda.order("")
 
 
-def test_no_bytes_are_refused(device, gpu):
-    region, local = device.register(gpu), device.register(bytearray(8))
-    remote, queue = device.import_region(region.export()), device.queue()
-    with pytest.raises(ValueError, match="has 0 bytes"):
-        dgkit.wrap(cupy.zeros(0, "u1"))
+def test_an_array_of_no_bytes_is_refused():
     with pytest.raises(ValueError, match="has 0 bytes"):
         dgkit.empty(0, on="gpu")
-    with pytest.raises(BoundsError):
-        device.register(gpu, size=0)
-    with pytest.raises(BoundsError):
-        queue.write(local, remote, size=0)
-    with pytest.raises(BoundsError):
-        queue.read_2d(local, remote, size=1, rows=0)
-    remote.close()
 
 
 FORKING = """
