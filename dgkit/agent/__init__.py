@@ -9,11 +9,9 @@ client.py         per-client resources, and its requests that wait
 account.py        resources of one key or user, and their limits
 agent_limits.py   limits of clients, regions and file descriptors
 gpu_rings.py      GPU queues of a client
-worker.py         thread for a client's long work
-handshake.py      Hello and Welcome
-hellos.py         first messages, and routes whose further messages are dropped
+worker.py         thread for a client's long work, end of a monitor's
+handshake.py      Hellos that wait for their turn, and Welcome
 monitor.py        continuous latency monitoring for a client
-monitor_end.py    its end: requested, reached
 telemetry.py      publisher of latency samples
 systemd.py        systemd user unit
 __main__.py       the software DPU that connect() starts

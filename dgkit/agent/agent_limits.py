@@ -24,6 +24,17 @@ MONITOR_FDS, REGION_FDS = 4, 2
 _MAX_CONNECTIONS = 64  # connections beyond the clients, for those that have not sent Hello
 _MAX_SHARES = 16  # each key may have a 16th, however many keys are allowed
 _CLIENT_MEMORY = 0.75  # fraction of the agent's memory that one client may have by default
+_MOST_DROPPED = 1024  # routes
+
+
+class DroppedRoutes(dict[bytes, None]):
+    """The 1,024 routes that were added last, oldest first. Not thread-safe."""
+
+    def add(self, route: bytes) -> None:
+        """Drop all further messages from a route."""
+        self[route] = None
+        if len(self) > _MOST_DROPPED:
+            del self[next(iter(self))]
 
 
 def raise_descriptor_limit() -> int:

@@ -16,14 +16,13 @@ from ..errors import ClosedError, PeerRefused, RegionBusy
 from ..sizes import COPY_CHUNK, WINDOW
 from .agent_limits import REQUESTS, REQUESTS_NS, UNSENT, WAITING
 from .gpu_rings import ClientRings
-from .worker import SerialWorker
+from .worker import MonitorEnd, SerialWorker
 
 if TYPE_CHECKING:
     from ..dma import Device
     from ..dpu.region_ref import RegionRef
     from ..wire.listener import Caller
     from .account import Allowance
-    from .monitor_end import MonitorEnd
 
 COUNTERS = ("moves", "bytes", "jobs", "failed", "lost_replies", "internal_errors")
 

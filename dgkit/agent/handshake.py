@@ -1,9 +1,11 @@
-"""The agent's side of the handshake: Hello and Welcome."""
+"""The agent's side of the handshake: Hellos that wait for their turn, and Welcome."""
 
 from __future__ import annotations
 
 import errno
 import os
+import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from .._version import __version__
@@ -14,7 +16,12 @@ from ..wire.host_id import boot_id, host_name
 from ..wire.messages import VERSION, Hello, Welcome
 
 if TYPE_CHECKING:
+    import zmq
+
+    from .account import Account
     from .state import AgentState
+
+RETRY_MS = 5  # interval at which the loop looks for a Hello that is due
 
 
 def check_hello(hello: Hello, clients: int, limit: int) -> None:
@@ -59,3 +66,48 @@ def welcome(state: AgentState, first_id: int, request_id: int) -> Welcome:
         package=__version__,
         emulated=machine_is_emulated(),
     )
+
+
+@dataclass(slots=True)
+class Greeting:
+    """First message of a connection; `account` is that of its key, if other keys are allowed."""
+
+    frame: zmq.Frame
+    several: bool
+    account: Account | None
+
+    def is_due(self) -> bool:
+        """Return whether it may be served now."""
+        return self.account is None or self.account.may_arrive
+
+
+class Hellos(dict[bytes, Greeting]):
+    """Greetings that wait for their turn by route, in order of arrival. Not thread-safe."""
+
+    def __init__(self, most: int) -> None:
+        """Keep at most `most` greetings, one for each possible connection."""
+        super().__init__()
+        self._most = most
+        self._due = 0.0  # when to look again for one that is due
+
+    def add(self, route: bytes, greeting: Greeting) -> None:
+        """Queue a greeting; drop its key's oldest if there are more than connections."""
+        if len(self) >= self._most:  # many of them have ended
+            own = (each for each, hello in self.items() if hello.account is greeting.account)
+            del self[next(own, next(iter(self)))]
+        self[route] = greeting
+        self._due = 0.0
+
+    def take_due(self) -> tuple[bytes, Greeting] | None:
+        """Remove and return the oldest greeting that is due, and its route; None if none is.
+
+        Hundreds of one key may wait, so that not each call looks at all of them.
+        """
+        now = time.monotonic()
+        if now < self._due:
+            return None
+        route = next((route for route, each in self.items() if each.is_due()), None)
+        if route is None:
+            self._due = now + RETRY_MS / 1000
+            return None
+        return route, self.pop(route)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ..wire.error_codec import to_wire
 from ..wire.messages import Ended, Published, Watch, Watching
 from .agent_limits import MONITOR_FDS
-from .monitor_end import MonitorEnd
+from .worker import MonitorEnd
 
 if TYPE_CHECKING:
     from ..dpu.region_ref import RegionRef

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import zmq
 
 from ..dma import Device
-from ..dma.mover import Mover
+from ..dma.nccl_server import NcclServer
 from ..dpu.service import DpuService
 from ..errors import ClosedError, DgkitError, PeerError, QueueFull, RegionBusy
 from ..wire import address as addresses
@@ -43,10 +43,10 @@ from ..wire.messages import (
 from ..wire.sockets import readable
 from ..wire.wakeup import Wakeup
 from .account import Allowance, check_user
+from .agent_limits import DroppedRoutes
 from .client import Client, Waiting
 from .handlers import Handlers
-from .handshake import check_hello, welcome
-from .hellos import RETRY_MS, DroppedRoutes, Greeting, Hellos
+from .handshake import RETRY_MS, Greeting, Hellos, check_hello, welcome
 from .state import TELEMETRY_MS, AgentState
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ _LAST = int(zmq.NOBLOCK)
 _ENDED = (zmq.ETERM, zmq.ENOTSOCK)  # errors of a socket that no longer exists
 _EXPECTED = (DgkitError, ValueError, TypeError, OSError)  # errors that a request may cause
 _NOTIFICATIONS = (Block, Ended, Progress)  # they answer no request
-_MOVERS = ("soft", "cuda", "verbs", "doca", "softdoca")  # move bytes for NCCL's plugin
+_NCCL_PROVIDERS = ("soft", "cuda", "verbs", "doca", "softdoca")  # move bytes for NCCL's plugin
 _DRAIN_S = 0.0005  # time of serving requests, after which the loop reads new messages
 _ROUND = 8  # messages read before libzmq looks for connections that were quiet so far
 _MAX_ROUNDS = 25  # rounds of messages read at once
@@ -84,7 +84,7 @@ class Agent:
                 rdma=options.rdma,
             )  # fmt: skip
             undo.callback(self._device.close)
-            self._mover = self._open_mover(options)
+            self._nccl_server = self._open_nccl_server(options)
             undo.pop_all()
         inline = not options.rules and options.provider != "fault"
         service = DpuService(self._device, copies_inline=inline, inline_timeout=1.0)
@@ -110,11 +110,13 @@ class Agent:
         self._listener.on_error = self._state.report
         self._listener.is_refused = self._state.is_refused
 
-    def _open_mover(self, options: ServeOptions) -> Mover | None:
+    def _open_nccl_server(self, options: ServeOptions) -> NcclServer | None:
         """Serve NCCL's plugin, beside a Unix socket."""
         path = self._listener.address.path
-        moves = options.role == "dpu" and options.provider in _MOVERS and not options.rules
-        return Mover(self._device, addresses.mover_path(path)) if moves and path else None
+        moves = options.role == "dpu" and options.provider in _NCCL_PROVIDERS and not options.rules
+        if not (moves and path):
+            return None
+        return NcclServer(self._device, addresses.mover_path(path))
 
     @property
     def endpoint(self) -> str:
@@ -408,7 +410,7 @@ class Agent:
                 raise PeerError("a request's number must be higher than that of the one before")
             client.next_id = number + 1
             if type(request) is Bye:
-                self._leave(client, number)
+                self._disconnect(client, number)
                 return
             reply = self._handlers[type(request)](client, request)
             if reply is not None:
@@ -527,14 +529,14 @@ class Agent:
         if client.caller.key:
             client.allowance.account.penalize()
         self._listener.disconnect(client.caller.fd)
-        self._leave(client, None)
+        self._disconnect(client, None)
 
     def _drop(self, route: bytes) -> None:
         client = self._clients.get(route)
         if client is not None:
-            self._leave(client, None)
+            self._disconnect(client, None)
 
-    def _leave(self, client: Client, bye: int | None) -> None:
+    def _disconnect(self, client: Client, bye: int | None) -> None:
         del self._clients[client.route]
         self._dropped.add(client.route)
         self._unread.pop(client.route, None)
@@ -564,8 +566,8 @@ class Agent:
         ended = [each.control.join(deadline - time.monotonic()) for each, _ in self._leaving]
         self._listener.close()
         self._state.service.close()
-        if self._mover is not None:
-            self._mover.close()
+        if self._nccl_server is not None:
+            self._nccl_server.close()
         if all(ended):
             try:
                 self._device.close(timeout=0.2)

@@ -30,7 +30,7 @@ from ..wire.messages import (
 )
 from ..wire.sockets import fd_of
 from .account import check_user
-from .hellos import DroppedRoutes
+from .agent_limits import DroppedRoutes
 
 if TYPE_CHECKING:
     from ..wire.listener import Caller, Listener

@@ -7,7 +7,7 @@ Modules:
     region: Memory regions, registered or imported.
     gpu_queue: Queue that a GPU's kernels post to.
     proxy: Thread that serves the GPU queues of one device.
-    mover: Threads that move bytes for other processes.
+    nccl_server: Threads that copy for dgkit's NCCL plugin.
     nic: Software NIC, to whose queue pairs kernels post in mlx5's format.
     remote_ring: Rings whose kernels and whose proxy are in different processes.
     queue: Queue that posts reads, writes and atomic operations.

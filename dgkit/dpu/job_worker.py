@@ -25,10 +25,9 @@ class Worker:
     """Thread that shares some slots among all jobs; it starts with the first one. Thread-safe.
 
     A free slot goes to the job with the smallest share, and while the thread waits for one chunk,
-    those of the other jobs proceed. Ctrl-C is raised in the main thread only, so it cannot
-    interrupt a job. It can interrupt the methods of this class, which therefore hold no lock and
-    rely on C calls that are atomic: `threading.Thread.start()` and `threading.Condition` are
-    written in Python.
+    those of the other jobs proceed. Ctrl-C may interrupt the methods that callers use, which
+    therefore hold no lock and rely on atomic C calls: `threading.Thread.start()` and
+    `threading.Condition` are written in Python.
 
     Args:
         slots: Slots for the chunks; the thread alone uses them, and closes them.

@@ -7,7 +7,6 @@ import errno
 import os
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from .._version import __version__
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from ..wire.messages import Welcome
     from .backend import Backend
     from .session import Session
+    from .sides import Sides
     from .spawn import SoftwareDpu
 
 
@@ -221,7 +221,10 @@ def _with_software_dpu(
         began = time.monotonic()
         endpoint = dpu.listen(**mover, max_memory=max_memory, timeout=timeout)
         slow = _STARTS * (time.monotonic() - began)
-        reopen = partial(_with_software_dpu, mover, max_memory, timeout)
+
+        def reopen() -> Sides:
+            return _with_software_dpu(mover, max_memory, timeout).hand_over()
+
         return _open(endpoint, mover, None, timeout or max(_TIMEOUT_S, slow), dpu, reopen)
     except BaseException:
         dpu.close()
@@ -246,7 +249,7 @@ def _open(
     keys: str | None,
     timeout: float,
     owned: SoftwareDpu | None,
-    reopen: Callable[[], Session] | None = None,
+    reopen: Callable[[], Sides] | None = None,
 ) -> Session:
     from ..dma import Device
     from ..wire.address import parse

@@ -180,9 +180,8 @@ class Session(Unique):
         with self._restarting:
             if self._answers():
                 return {}
-            new: Session = self._sides.reopen()
-            lost, sides = self.lifetime, new.hand_over()
-            self._use(sides)
+            lost = self.lifetime
+            self._use(self._sides.reopen())
             if lost.closed:  # meanwhile, by another thread
                 self.lifetime.close()
                 raise ClosedError("the session is closed")

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from ..dma import Device
     from ..wire.messages import Welcome
     from .backend import Backend
-    from .session import Session
     from .spawn import SoftwareDpu
 
 
@@ -30,7 +29,7 @@ class Sides:
         dpu: Backend that moves the bytes.
         timeout: Seconds, for each plain request.
         owned: Software DPU that the session started, or None.
-        reopen: Opens a Session with another software DPU, as connect() did; None if not owned.
+        reopen: Starts another software DPU, as connect() did; None if not owned.
     """
 
     role: str
@@ -40,7 +39,7 @@ class Sides:
     dpu: Backend
     timeout: float
     owned: SoftwareDpu | None = None
-    reopen: Callable[[], Session] | None = None
+    reopen: Callable[[], Sides] | None = None
 
     @property
     def owned_pid(self) -> int:

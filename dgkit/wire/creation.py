@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 class Creation(Pending):
     """Request by which the agent creates a region, a monitor or a GPU queue, owned by this object.
 
-    It is made before the request is sent. When the object goes, or after undo(), the agent frees
-    what it created, or what it will create if the request is still unanswered. So an exception such
-    as Ctrl-C at any instant leaves nothing at the agent. Do not drop the object without end(),
-    undo() or forget(): Python ignores Ctrl-C in a finalizer, which then frees nothing.
+    The object exists before the request is sent. After undo(), or when the object is collected, the
+    agent frees what it created, or will create if the request is still unanswered. Call end(),
+    undo() or forget() before dropping the object: Python ignores Ctrl-C in a finalizer, which then
+    frees nothing.
     """
 
     def __init__(self, link: Connection) -> None:
@@ -39,7 +39,7 @@ class Creation(Pending):
 
     def undo(self) -> None:
         """Have the agent free it, without waiting. Idempotent."""
-        if self._leave():
+        if self._cancel_later():
             self._link.cancel_undone()
 
     def forget(self, then: Callable[[], None]) -> None:
@@ -49,11 +49,11 @@ class Creation(Pending):
             then: Called once the agent has freed it, or the connection has ended: now, or under
                 the connection's lock. It must not block, and may be called twice.
         """
-        if not self._leave(then):
+        if not self._cancel_later(then):
             then()
 
-    def _leave(self, then: Callable[[], None] | None = None) -> bool:
-        """Record that the agent must free it, unless there is nothing to free; never blocks."""
+    def _cancel_later(self, then: Callable[[], None] | None = None) -> bool:
+        """Schedule a Cancel for the request; return False if there is nothing to free."""
         failed = self.error is not None and not isinstance(self.error, ReplyLost)
         if self.freed or failed or self.number < 0 or self._link.dead is not None:
             return False
@@ -63,4 +63,4 @@ class Creation(Pending):
 
     def __del__(self) -> None:
         if hasattr(self, "freed"):  # else Ctrl-C interrupted the constructor
-            self._leave()
+            self._cancel_later()

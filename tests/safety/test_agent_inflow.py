@@ -16,7 +16,7 @@ from support.processes.zmtp import Zmtp, own_bytes
 
 import dgkit
 from dgkit.agent import account as accounts
-from dgkit.agent import hellos, state
+from dgkit.agent import handshake, state
 from dgkit.wire import acceptor, inflow, keys
 from dgkit.wire import messages as m
 from dgkit.wire.address import parse
@@ -336,20 +336,20 @@ def test_hellos_of_a_key_beyond_a_burst_wait_for_their_turn(own_keys):
 
 
 def test_hellos_of_connections_that_have_ended_are_not_kept():
-    waiting = hellos.Hellos(8)
-    waiting.add(b"mine", hellos.Greeting(None, False, "1"))
+    waiting = handshake.Hellos(8)
+    waiting.add(b"mine", handshake.Greeting(None, False, "1"))
     for number in range(20):
-        waiting.add(b"%d" % number, hellos.Greeting(None, False, "2"))
+        waiting.add(b"%d" % number, handshake.Greeting(None, False, "2"))
     assert list(waiting) == [b"mine", *(b"%d" % number for number in range(13, 20))]
 
 
 def test_not_each_turn_looks_at_all_hellos_that_wait():
     looks = []
-    waiting = hellos.Hellos(300)
+    waiting = handshake.Hellos(300)
     for number in range(300):
         waiting.add(b"%d" % number, SimpleNamespace(is_due=lambda: looks.append(None)))
     clock = SimpleNamespace(monotonic=lambda: clock.now, now=1.0)
-    with patch.object(hellos, "time", clock):
+    with patch.object(handshake, "time", clock):
         for clock.now in (1.0, 1.001, 1.004, 1.006):
             assert waiting.take_due() is None
     assert len(looks) == 2 * 300

@@ -15,7 +15,7 @@ import dgkit
 from dgkit.agent import worker
 from dgkit.agent.agent_limits import Limits
 from dgkit.agent.client import Client
-from dgkit.agent.monitor_end import MonitorEnd
+from dgkit.agent.worker import MonitorEnd
 from dgkit.dma import RemoteRegion
 from dgkit.dpu.copier import Copier
 from dgkit.wire import keys

@@ -81,7 +81,6 @@ BACK_REFERENCES = {
     ("dgkit.session.lifecycle", "dgkit.session.session"),
     ("dgkit.session.region", "dgkit.session.session"),
     ("dgkit.session.region_factory", "dgkit.session.session"),
-    ("dgkit.session.sides", "dgkit.session.session"),
 }
 
 # File names that occur in several packages because they mean the same thing in each.

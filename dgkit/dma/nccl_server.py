@@ -1,4 +1,4 @@
-"""Threads that move bytes for other processes of this user, between imported regions."""
+"""Server of dgkit's NCCL plugin: threads that copy between regions of this user's processes."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from .device import Device
 
 
-class Mover:
+class NcclServer:
     """Serves clients at a Unix socket, each by a thread of the C core, until it is closed.
 
     Args:
-        device: Device that copies GPU memory, if it can. Close the mover first.
+        device: Device that copies GPU memory, if it can. Close the server first.
         path: The socket; a file that is there is replaced.
     """
 
@@ -29,6 +29,6 @@ class Mover:
 
     def close(self) -> None:
         """End all clients. Idempotent."""
-        mover, self._m = self._m, None
-        if mover is not None:
-            lib.dg_mover_close(mover)
+        server, self._m = self._m, None
+        if server is not None:
+            lib.dg_mover_close(server)
