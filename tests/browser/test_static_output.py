@@ -70,7 +70,7 @@ def test_cards_are_hidden_beside_the_live_view_renewed_and_shown_without_it(note
     nbformat.write(book, path.with_name("distrusted.ipynb"))
     strange = Notebook(notebook.lab_page, "distrusted.ipynb").open()
     expect(shown(strange, IMAGE)).to_be_visible()
-    expect(strange.page.get_by_text("00000200").first).to_be_visible()
+    expect(shown(strange, "pre").filter(has_text="00000200").first).to_be_visible()
     assert "display: none" not in text(strange)
     notebook.lab_page.shot("static-not-trusted")
 
