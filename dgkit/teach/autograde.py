@@ -8,7 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from nbformat import v4
+import nbformat
+from nbformat import NotebookNode, v4
 from nbgrader.api import Gradebook
 from nbgrader.preprocessors import NbGraderPreprocessor
 from nbgrader.utils import compute_checksum
@@ -63,8 +64,47 @@ class Normalise(NbGraderPreprocessor):  # type: ignore[misc]
             ]
         if added := student_notebook.imports(nb.cells):
             notes.append(f"imports of your own cells count, too: {'; '.join(added)}")
-        nb.metadata["dgkit"] = {"notes": notes}
+        texts = _texts(folder, where, own)
+        nb.cells = [_shown(cell, released, marks, texts) for cell in nb.cells]
+        # Formgrader and the feedback put other metadata, such as a title, into their pages.
+        nb.metadata = NotebookNode(
+            kernelspec={"name": "python3", "display_name": "Python 3", "language": "python"},
+            language_info={"name": "python"},
+            dgkit={"notes": notes},
+        )
         return nb, resources
+
+
+def _texts(folder: Path, where: Any, own: Callable[[str], str]) -> set[str]:
+    """Return the Markdown of a lab's notebook, as released to all and to this student."""
+    source = folder / "source" / where["assignment"] / f"{where['notebook']}.ipynb"
+    if not source.is_file():
+        return set()
+    notebook = nbformat.read(source, as_version=4)
+    texts = {cell.source for cell in notebook.cells if cell.cell_type == "markdown"}
+    return texts | {own(text) for text in texts}
+
+
+def _shown(
+    cell: Any, released: dict[str, Any], marks: dict[str, dict[str, Any]], texts: set[str]
+) -> Any:
+    """Return a cell that runs nothing in the browser of who grades it or reads the feedback.
+
+    Both pages render Markdown with the HTML in it and raw cells as they are, with the rights of
+    whoever looks at them. So a text of the student becomes a block of code, in which HTML, links
+    and formulas are text; attachments and metadata go.
+    """
+    name = _name(cell)
+    kind = released[name].cell_type if name in released else cell.cell_type
+    kept = {"nbgrader": marks[name]} if name in released else {}
+    if kept and "checksum" in cell.metadata["nbgrader"]:
+        kept["nbgrader"]["checksum"] = str(cell.metadata["nbgrader"]["checksum"])
+    if kind == "code":
+        return v4.new_code_cell(cell.source, metadata=kept)
+    if cell.source not in texts and not (name in released and cell.source == released[name].source):
+        fence = "`" * max([3, *(1 + len(run) for run in re.findall("`+", cell.source))])
+        cell.source = f"{fence}\n{cell.source}\n{fence}"
+    return v4.new_markdown_cell(cell.source, metadata=kept)
 
 
 def _submitted(folder: Path, where: Any) -> Path:

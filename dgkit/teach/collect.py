@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import stat
 import tempfile
 from pathlib import Path
@@ -12,33 +13,90 @@ from nbgrader.exchange.default import ExchangeCollect
 
 from ..files import open_regular
 
+_MOST_FILES, _MOST_LEVELS = 1000, 16  # of files and folders, and of folders in each other
+
 
 class Collect(ExchangeCollect):  # type: ignore[misc]
-    """Collect the regular files of submissions.
+    """Collect the regular files that students handed in under their own names.
 
     nbgrader's own follows the links in a student's folder with the instructor's rights, to the
-    solutions for instance, and a FIFO there ends the collection of all submissions.
+    solutions for instance, only warns of a folder in the name of another student, and ends the
+    collection of all submissions at one that cannot be copied.
     """
 
-    def do_copy(self, src: str, dest: str, log: Any = None) -> None:
-        """Copy a folder that its student may be changing."""
-        with tempfile.TemporaryDirectory() as folder:
-            copy = Path(folder, "submission")
-            for path in copy_regular(Path(src), copy, 1000 * self.coursedir.max_dir_size):
-                self.log.warning("%s is a link, no regular file or too large: not collected", path)
-            super().do_copy(str(copy), dest, log)
+    check_owner: bool
+    inbound_path: str
+    src_records: list[Any]
+
+    def _sort_by_timestamp(self, records: list[Any]) -> list[Any]:
+        """Sort submissions of one student; another's must not be newer than the student's own."""
+        own = [record for record in records if self._owner(record) == record["username"]]
+        latest: list[Any] = super()._sort_by_timestamp(own or records)
+        return latest
+
+    def _owner(self, record: Any) -> str:
+        """Return who handed a folder in, as far as `check_owner` asks for it."""
+        if not self.check_owner:
+            return str(record["username"])
+        try:
+            return pwd.getpwuid(Path(self.inbound_path, record["filename"]).lstat().st_uid).pw_name
+        except (KeyError, OSError):
+            return "an unknown user"
+
+    def copy_files(self) -> None:
+        """Copy the submissions, each by itself; warn of one that is left out."""
+        inbound, records = Path(self.inbound_path), self.src_records
+        self.src_records = []
+        for record in records:
+            source, owner = inbound / record["filename"], self._owner(record)
+            if owner != record["username"]:
+                self.log.warning(
+                    "%s is owned by %s, not by %s: not collected (where the students of a server "
+                    "have one account: c.ExchangeCollect.check_owner = False)",
+                    source, owner, record["username"],
+                )  # fmt: skip
+                continue
+            with tempfile.TemporaryDirectory() as folder:
+                # Before nbgrader removes what it has of the student.
+                try:
+                    most = 1000 * self.coursedir.max_dir_size
+                    left = copy_regular(source, Path(folder, record["filename"]), most)
+                except (OSError, ValueError) as error:
+                    self.log.warning("%s: %s: not collected", source, error)
+                    continue
+                for path in left:
+                    self.log.warning(
+                        "%s is a link, no regular file or too large: not collected", path
+                    )
+                self.inbound_path, self.src_records = folder, [record]
+                checks, self.check_owner = self.check_owner, False  # the copy is this user's
+                super().copy_files()
+                self.inbound_path, self.check_owner = str(inbound), checks
 
 
 def copy_regular(source: Path, target: Path, most: int) -> list[Path]:
-    """Copy the regular files with one name of a folder, of at most `most` bytes in all.
+    """Copy the regular files with one name of a folder that its student may be changing.
+
+    Args:
+        source: The folder.
+        target: Folder to make.
+        most: Bytes of all files together.
 
     Returns:
         What was left out.
+
+    Raises:
+        ValueError: It has too many files and folders, or too many of them in each other.
+        OSError: It cannot be read.
     """
     left: list[Path] = []
+    errors: list[OSError] = []
     target.mkdir()
-    for name, folders, files, fd in os.fwalk(source):
+    count = 0
+    for name, folders, files, fd in os.fwalk(source, onerror=errors.append):
         content: bytes | None
+        count += len(folders) + len(files)
+        _check_extent(Path(name).relative_to(source), count)
         left += [Path(name, each) for each in folders if not _is_folder(each, fd)]
         for path in (Path(name, each) for each in files):
             try:
@@ -53,7 +111,17 @@ def copy_regular(source: Path, target: Path, most: int) -> list[Path]:
             copy = target / path.relative_to(source)
             copy.parent.mkdir(parents=True, exist_ok=True)
             copy.write_bytes(content)
+    if errors:
+        raise errors[0]
     return left
+
+
+def _check_extent(folder: Path, count: int) -> None:
+    """Check how deep a folder of a submission is, and how many files have been seen."""
+    if len(folder.parts) > _MOST_LEVELS:
+        raise ValueError(f"it has more than {_MOST_LEVELS} folders in each other")
+    if count > _MOST_FILES:
+        raise ValueError(f"it has more than {_MOST_FILES:,} files and folders")
 
 
 def _is_folder(name: str, folder: int) -> bool:
@@ -67,9 +135,12 @@ def check_regular(submission: Path) -> None:
     """Check that a submission has regular files only, before they are copied to its feedback.
 
     Raises:
-        ValueError: It has a link, or a file of another kind.
+        ValueError: It has a link, a file of another kind, or too many files or folders.
     """
+    count = 0
     for name, folders, files in os.walk(submission):
+        count += len(folders) + len(files)
+        _check_extent(Path(name).relative_to(submission), count)
         for path in (Path(name, each) for each in ("", *folders, *files)):
             if not stat.S_ISREG(mode := path.lstat().st_mode) and not stat.S_ISDIR(mode):
                 raise ValueError(f"{path} is a link or no regular file: remove it, grade again")

@@ -1,11 +1,18 @@
 """A lab from its release to the feedback, as its student and its instructor work in JupyterLab."""
 
+import contextlib
+import json
 import os
 import re
+import shutil
+import socket
 import subprocess
 import sys
+import time
+import urllib.request
 from pathlib import Path
 
+import nbformat
 import pytest
 from playwright.sync_api import expect
 from support.jupyter.page import Lost, Notebook
@@ -18,6 +25,12 @@ HOME = os.environ.get("DGKIT_NBGRADER", "")
 COURSE, STUDENT, LAB = "dma101", "student", "lab1"
 NOTEBOOK = f"{STUDENT}/{LAB}/{source(LAB).name}"
 MATHJAX = "https://cdnjs.cloudflare.com/"  # which nbgrader's own page of feedback asks for
+ATTACK = """<img src=x onerror="document.title = 'attacked'; fetch('/attacked')">
+
+[a link](javascript:document.title='attacked') $\\href{javascript:document.title='attacked'}{x}$
+```
+<script>document.title = "attacked"</script>
+"""
 CELL = """([path, name]) => find(path).content.widgets.findIndex(
   (cell) => cell.model.getMetadata("nbgrader")?.grade_id === name)"""
 SCROLL = "async ([path, index]) => { await find(path).content.scrollToItem(index); }"
@@ -52,7 +65,7 @@ def handed_out(server, tmp_path):
     (student / "nbgrader_config.py").write_text(f"{root}c.CourseDirectory.course_id = {COURSE!r}\n")
     do("nbgrader", "generate_assignment", "--create", LAB)
     do("nbgrader", "release_assignment", LAB)
-    yield
+    yield do
     for each in server.get("api/terminals"):
         server.get(f"api/terminals/{each['name']}", "DELETE")
 
@@ -92,7 +105,7 @@ class Student:
         self.run(name)
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(420)
 def test_a_lab_is_solved_by_a_student_and_graded_by_an_instructor(handed_out, new_page):
     new_page.page.route(f"{MATHJAX}**", lambda route: route.abort())
     shell = Terminal(new_page, STUDENT, STUDENT, **variables())
@@ -131,6 +144,80 @@ def test_a_lab_is_solved_by_a_student_and_graded_by_an_instructor(handed_out, ne
     wrong.scroll_into_view_if_needed()
     new_page.shot("labs-6-feedback")
     new_page.asked = [url for url in new_page.asked if not url.startswith(MATHJAX)]
+
+
+@pytest.mark.timeout(420)
+def test_a_submission_runs_nothing_in_the_browser_of_who_reads_it(handed_out, new_page):
+    course = new_page.lab.root / COURSE
+    submitted = course / "submitted/eve" / LAB
+    shutil.copytree(course / "release" / LAB, submitted)
+    attack(submitted / source(LAB).name)
+    handed_out("nbgrader", "autograde", "--create", LAB)
+    handed_out("nbgrader", "generate_feedback", LAB)
+    feedback = course / f"feedback/eve/{LAB}/{source(LAB).stem}.html"
+    with formgrader(course) as url:
+        for address in (feedback.as_uri(), url):
+            assert_harmless(new_page.page.context.new_page(), address)
+
+
+def attack(path):
+    """Put what tries to run in a reader's browser into each place of a notebook."""
+    notebook = nbformat.read(path, as_version=4)
+    new = nbformat.v4.new_markdown_cell, nbformat.v4.new_raw_cell
+    notebook.cells[:0] = [make(ATTACK) for make in new]
+    notebook.cells[1].metadata["raw_mimetype"] = "text/html"
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown" and "nbgrader" in cell.metadata:
+            cell.source = ATTACK
+            cell.attachments = {"x.svg": {"image/svg+xml": "<svg onload=\"fetch('/attacked')\"/>"}}
+        if cell.cell_type == "code":
+            cell.outputs = [nbformat.v4.new_output("display_data", {"text/html": ATTACK})]
+    notebook.metadata["title"] = f"</title>{ATTACK}"
+    nbformat.write(notebook, path)
+
+
+@contextlib.contextmanager
+def formgrader(course):
+    """The address of the page on which an instructor grades the submission, with all rights."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    root = f"http://127.0.0.1:{port}/formgrader"
+    server = subprocess.Popen(
+        [f"{HOME}/bin/python", "-m", "jupyter_server", f"--port={port}", "--allow-root",
+         "--ServerApp.open_browser=False", "--IdentityProvider.token=",
+         "--ServerApp.jpserver_extensions=nbgrader.server_extensions.formgrader=True"],
+        cwd=course, env=os.environ | variables(), stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        ask = f"{root}/api/submitted_notebooks/{LAB}/{source(LAB).stem}"
+        deadline = time.monotonic() + 60
+        while True:
+            try:
+                with urllib.request.urlopen(ask) as reply:
+                    (submission,) = json.load(reply)
+                break
+            except urllib.error.URLError:
+                assert time.monotonic() < deadline
+                time.sleep(0.2)
+        yield f"{root}/submissions/{submission['id']}/?index=0"
+    finally:
+        server.terminate()
+        server.wait()
+
+
+def assert_harmless(page, address):
+    """Check that a page shows what the student wrote and runs none of it."""
+    asked = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.route(f"{MATHJAX}**", lambda route: route.abort())
+    page.goto(address)
+    expect(page.locator("code", has_text="onerror=").first).to_be_visible()
+    assert page.locator("img[onerror], a[href^='javascript:']").count() == 0
+    page.wait_for_load_state("networkidle")
+    assert "attacked" not in page.title()
+    assert not [url for url in asked if "attacked" in url]
+    page.close()
 
 
 if not HOME:

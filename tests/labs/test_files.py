@@ -1,12 +1,20 @@
 """Notebooks that are malformed, and courses that are not finished."""
 
+import contextlib
 import errno
+import importlib
 import json
 import os
+import pwd
 import shutil
 import socket
+import subprocess
+import tempfile
+from multiprocessing import Pipe, get_context
+from pathlib import Path
 
 import pytest
+from nbgrader.api import MissingEntry
 from nbgrader.auth import Authenticator
 from nbgrader.coursedir import CourseDirectory
 from nbgrader.exchange import ExchangeFactory
@@ -133,19 +141,145 @@ def handed_in(tmp_path):
     return folder
 
 
-def test_of_what_students_hand_in_only_their_own_files_are_collected(handed_in, tmp_path, caplog):
-    coursedir = CourseDirectory(max_dir_size=4)  # kB
+@pytest.fixture(autouse=True)
+def without_due_dates(monkeypatch):
+    """A gradebook without assignments: nbgrader's takes ten seconds to be made."""
+
+    class Empty(contextlib.nullcontext):
+        def __enter__(self):
+            return self
+
+        def find_assignment(self, name):
+            raise MissingEntry(name)
+
+    module = importlib.import_module("nbgrader.exchange.default.collect")
+    monkeypatch.setattr(module, "Gradebook", lambda *_: Empty())
+
+
+def collected(root, folders, caplog, **options):
+    """What is collected of folders that were handed in for lab1, by their names in the exchange."""
+    inbound = root / "exchange/course/inbound"
+    inbound.mkdir(parents=True)
+    for name, folder in folders.items():
+        folder.rename(inbound / name)
+    config = Config(
+        Exchange={"root": str(root / "exchange")},
+        ExchangeCollect=options,
+        CourseDirectory={"course_id": "course", "root": str(root), "assignment_id": "lab1"},
+    )
+    coursedir = CourseDirectory(config=config, max_dir_size=4)  # kB
     with caplog.at_level("WARNING"):
-        collected = collect.Collect(coursedir=coursedir, authenticator=Authenticator())
-        collected.log.propagate = True
-        for source in (handed_in, handed_in / "all"):
-            target = tmp_path / f"submitted-{source.name}"
-            collected.do_copy(str(source), str(target))
-    files = {path for path in tmp_path.glob("submitted*/**/*") if not path.is_dir()}
-    assert files == {tmp_path / "submitted-inbound/data/mine.ipynb"}
-    assert {path.read_text() for path in files} == {"mine"}
+        action = collect.Collect(coursedir=coursedir, authenticator=Authenticator(), config=config)
+        action.log.propagate = True
+        action.init_src()
+        action.copy_files()
+    submitted = root / "submitted"
+    return {str(path.relative_to(submitted)) for path in submitted.rglob("*") if path.is_file()}
+
+
+ME = pwd.getpwuid(os.getuid()).pw_name
+MINE, NEWER = "2026-11-28 10:00:00 UTC", "2026-11-28 11:00:00 UTC"
+
+
+def test_of_what_students_hand_in_only_their_own_files_are_collected(handed_in, tmp_path, caplog):
+    files = collected(tmp_path, {f"{ME}+lab1+{MINE}+a": handed_in}, caplog)
+    assert files == {f"{ME}/lab1/data/mine.ipynb"}
+    assert (tmp_path / f"submitted/{ME}/lab1/data/mine.ipynb").read_text() == "mine"
     for name in ("leak", "all", "data/hard", "fifo", "large"):
-        assert f"{handed_in / name} is a link, no regular file or too large" in caplog.text
+        assert f"{MINE}+a/{name} is a link, no regular file or too large" in caplog.text
+
+
+def _nested(folder):
+    for _ in range(1100):  # a path of these names is too long to be made at once
+        Path("a").mkdir()
+        os.chdir("a")
+    os.chdir(folder)
+
+
+def _long(folder):
+    for _ in range(15):
+        Path("n" * 255).mkdir()
+        os.chdir("n" * 255)
+    os.close(os.open("n" * 255, os.O_CREAT))
+    os.chdir(folder)
+
+
+def _many(folder):
+    for n in range(2000):
+        os.close(os.open(str(n), os.O_CREAT))
+
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (_nested, "it has more than 16 folders in each other"),
+        (_long, "File name too long"),
+        (_many, "it has more than 1,000 files and folders"),
+    ],
+)
+def test_a_folder_that_cannot_be_collected_is_named_and_the_others_are_collected(
+    make, reason, handed_in, tmp_path, caplog, monkeypatch
+):
+    bad = tmp_path / "bad"
+    bad.mkdir()
+    with monkeypatch.context() as inside:
+        inside.chdir(bad)
+        make(bad)
+    names = [f"{ME}+lab1+{MINE}+a", f"{ME}2+lab1+{MINE}+b"]
+    monkeypatch.setattr(collect.Collect, "_owner", lambda _, record: record["username"])
+    files = collected(tmp_path, dict(zip(names, (bad, handed_in), strict=True)), caplog)
+    assert files == {f"{ME}2/lab1/data/mine.ipynb"}
+    assert f"{names[0]}: " in caplog.text
+    assert reason in caplog.text
+    subprocess.run(["rm", "-r", tmp_path / "exchange"], check=True)  # too deep for pytest
+
+
+def test_a_folder_that_may_not_be_read_is_an_error(tmp_path):
+    source = tmp_path / "source"
+    (source / "closed").mkdir(parents=True, mode=0)
+    source.chmod(0o755)
+
+    def copy(pipe):
+        os.chdir(source)
+        (target := Path(tempfile.mkdtemp())).chmod(0o777)
+        if not os.getuid():
+            os.setuid(65534)  # root may read all
+        try:
+            collect.copy_regular(Path(), target / "copy", 1000)
+        except PermissionError as error:
+            pipe.send(str(error.filename))
+        finally:
+            pipe.close()
+
+    ours, theirs = Pipe()
+    process = get_context("fork").Process(target=copy, args=(theirs,))
+    process.start()
+    theirs.close()
+    assert "closed" in ours.recv()
+    process.join()
+
+
+def test_a_folder_in_the_name_of_another_student_is_not_collected(handed_in, tmp_path, caplog):
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "lab.ipynb").write_text("nothing")
+    forged, mine = f"mary+lab1+{NEWER}+b", f"{ME}+lab1+{MINE}+a"
+    assert collected(tmp_path, {mine: handed_in, forged: other}, caplog) == {
+        f"{ME}/lab1/data/mine.ipynb"
+    }
+    assert f"{forged} is owned by {ME}, not by mary: not collected" in caplog.text
+
+
+def test_a_newer_folder_of_another_does_not_replace_a_students_own(
+    handed_in, tmp_path, caplog, monkeypatch
+):
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "lab.ipynb").write_text("nothing")
+    owners = {f"mary+lab1+{MINE}+a": "mary", f"mary+lab1+{NEWER}+b": ME}
+    monkeypatch.setattr(collect.Collect, "_owner", lambda _, record: owners[record["filename"]])
+    folders = dict(zip(owners, (handed_in, other), strict=True))
+    assert collected(tmp_path, folders, caplog) == {"mary/lab1/data/mine.ipynb"}
 
 
 @pytest.mark.parametrize("name", ["leak", "all", "fifo"])
