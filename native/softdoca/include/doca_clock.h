@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Clocks of a device. All functions return NOT_SUPPORTED: softdoca has none. */
+/*
+ * Clocks of a device and of this machine, read one by one or at one moment. The device's clocks are
+ * this machine's: the free-running one is CLOCK_MONOTONIC, the real-time one CLOCK_REALTIME. All
+ * functions are thread-safe and return INVALID_VALUE for an invalid object or output pointer.
+ */
 #ifndef DOCA_CLOCK_H
 #define DOCA_CLOCK_H
 
@@ -39,19 +43,25 @@ doca_error_t doca_clock_cap_nic_free_running_is_supported(const struct doca_devi
 DOCA_EXPERIMENTAL
 doca_error_t doca_clock_cap_nic_real_time_is_supported(const struct doca_devinfo *devinfo);
 
+/* Returns NOT_SUPPORTED: there is no DPA. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_clock_cap_nic_dpa_timer_is_supported(const struct doca_devinfo *devinfo);
 
+/* The device cannot be closed before the clock is destroyed. Errors: NO_MEMORY. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_clock_create(const struct doca_dev *dev, struct doca_clock **clock);
 
 DOCA_EXPERIMENTAL
 doca_error_t doca_clock_destroy(struct doca_clock *clock);
 
+/* Reads a clock. Errors: NOT_SUPPORTED for the DPA's and for unknown types. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_clock_get_timestamp(const struct doca_clock *clock, uint64_t clock_type,
 		union doca_clock_timespec_t *clock_ts);
 
+/* Reads two clocks at one moment. The margin is the time between two readings of the device's
+ * clock, one before and one after that of the other. Errors: NOT_SUPPORTED for the DPA's clock, for
+ * unknown types, and for a clock of the host as the device's. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_clock_get_crosstimestamp(const struct doca_clock *clock,
 		uint64_t primary_clock_type, uint64_t nic_clock_type,

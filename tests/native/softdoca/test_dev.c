@@ -8,7 +8,6 @@ const char *softdoca_last_refusal(void);
 #include <fcntl.h>
 #include <pthread.h>
 
-#include "doca_clock.h"
 #include "doca_dev.h"
 #include "doca_dma.h"
 #include "doca_mmap.h"
@@ -432,17 +431,5 @@ TEST(a_child_opens_a_device_of_its_own)
 	CHECK_EQ(doca_dev_close(mine), DOCA_SUCCESS);
 }
 #endif
-
-TEST(clocks_are_refused_with_a_reason)
-{
-	struct doca_dev *dev = first_of("host");
-	struct doca_clock *clock = NULL;
-
-	CHECK_EQ(doca_clock_cap_nic_real_time_is_supported(doca_dev_as_devinfo(dev)),
-		 DOCA_ERROR_NOT_SUPPORTED);
-	CHECK_EQ(doca_clock_create(dev, &clock), DOCA_ERROR_NOT_SUPPORTED);
-	CHECK(!clock && strstr(softdoca_last_refusal(), "clock_gettime()"));
-	CHECK_EQ(doca_dev_close(dev), DOCA_SUCCESS);
-}
 
 TEST_MAIN(run_tests)
