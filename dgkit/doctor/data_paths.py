@@ -191,7 +191,10 @@ def _judge(
 ) -> DataPath:
     missing = [kind for kind in spec.devices if present[kind] is False]
     if missing:
-        return _without_devices(spec, case, missing, verdicts)
+        looked_for = (check for kind in missing for check in kind.checks)
+        blocking = tuple(verdicts.with_verdict(looked_for, Verdict.FAIL))
+        why = " ".join(kind.missing for kind in missing)
+        return _data_path(spec, case, Verdict.FAIL, why, blocked_by=blocking, caused_by=blocking)
     choice = _choose(spec, verdicts)
     rest = (*spec.required, *spec.assumed)
     failed = verdicts.with_verdict(rest, Verdict.FAIL)
@@ -211,23 +214,6 @@ def _judge(
         why = _why_unknown(case, verdicts, unanswered)
         return _data_path(spec, case, Verdict.UNKNOWN, why)
     warned = (*choice.ruled_out, *verdicts.with_verdict((*choice.chosen, *rest), Verdict.WARN))
-    return _working(spec, case, verdicts, warned)
-
-
-def _without_devices(
-    spec: DataPathSpec, case: Case, missing: Sequence[DeviceKind], verdicts: _CheckVerdicts
-) -> DataPath:
-    """Return a path that is blocked because devices are missing."""
-    looked_for = (check for kind in missing for check in kind.checks)
-    blocking = tuple(verdicts.with_verdict(looked_for, Verdict.FAIL))
-    why = " ".join(kind.missing for kind in missing)
-    return _data_path(spec, case, Verdict.FAIL, why, blocked_by=blocking, caused_by=blocking)
-
-
-def _working(
-    spec: DataPathSpec, case: Case, verdicts: _CheckVerdicts, warned: tuple[str, ...]
-) -> DataPath:
-    """Return a path that nothing blocks, with its provisos and warnings."""
     proviso = _proviso(spec, case, verdicts)
     substituted = tuple(verdicts.with_verdict(spec.substitute_on, Verdict.WARN))
     if verdicts.with_verdict(CUDA, Verdict.FAIL):  # without CUDA there is no pinned memory

@@ -36,7 +36,9 @@ class Job(Generic[T]):
             self._error = error
         except BaseException as error:  # sys.exit() in a check must not end the thread
             self._error = RuntimeError(repr(error))
-            if isinstance(error, KeyboardInterrupt) and _in_main_thread():
+            if isinstance(error, KeyboardInterrupt) and (
+                threading.current_thread() is threading.main_thread()
+            ):
                 raise  # no thread could be started, so Ctrl-C belongs to the calling thread
         finally:
             self._done.set()
@@ -62,10 +64,6 @@ class Job(Generic[T]):
         if self._error is not None:
             raise self._error
         return self._value  # type: ignore[return-value]
-
-
-def _in_main_thread() -> bool:
-    return threading.current_thread() is threading.main_thread()
 
 
 class Executor:

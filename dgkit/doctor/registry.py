@@ -1,4 +1,4 @@
-"""Registry of checks. A check is a function that takes a Case and yields Findings."""
+"""Registry of checks. A check is a function that takes a Case and returns or yields Findings."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FAMILIES = (
     *("bluefield", "firmware", "doca", "rdma", "limits", "programs", "pair"),
 )
 
-Judge = Callable[[Case], Iterable[Finding]]
+Judge = Callable[[Case], Finding | Iterable[Finding]]
 
 
 class Check(msgspec.Struct, frozen=True):
@@ -55,13 +55,13 @@ class Check(msgspec.Struct, frozen=True):
         """Yield the finding of the first unmet requirement, or else those of the check."""
         unmet = (requirement(case) for requirement in self.requires)
         missing = next((found for found in unmet if found is not None), None)
-        yield from map(self._complete, self.judge(case) if missing is None else [missing])
-
-    def _complete(self, found: Finding) -> Finding:
-        if found.verdict is Verdict.NOT_APPLICABLE:
-            return found
-        needed, sources = found.needed or self.needed, found.sources or self.sources
-        return msgspec.structs.replace(found, needed=needed, sources=sources)
+        judged = self.judge(case) if missing is None else missing
+        for found in [judged] if isinstance(judged, Finding) else judged:
+            if found.verdict is Verdict.NOT_APPLICABLE:
+                yield found
+            else:
+                needed, sources = found.needed or self.needed, found.sources or self.sources
+                yield msgspec.structs.replace(found, needed=needed, sources=sources)
 
 
 _CHECKS: dict[str, Check] = {}

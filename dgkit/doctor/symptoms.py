@@ -122,16 +122,13 @@ def _explain(match: Match, diagnosis: Diagnosis) -> Explanation:
 
 def _rank(cause: Cause, diagnosis: Diagnosis) -> RankedCause:
     findings = tuple(one for name in cause.checks for one in diagnosis.of(name))
-    alarms = tuple(one for one in findings if one.verdict in _ALARMS and _says(one, cause.says))
+    alarms = tuple(
+        one for one in findings if one.verdict in _ALARMS and cause.says in f"{one.found} {one.why}"
+    )
     if alarms:
         return RankedCause(cause, FOUND, alarms)
     well = bool(findings) and all(one.verdict is Verdict.OK for one in findings)
     return RankedCause(cause, EXCLUDED if well else OPEN, findings)
-
-
-def _says(finding: Finding, word: str) -> bool:
-    """Return whether a finding is about a cause, and not about something else that it checks."""
-    return word in f"{finding.found} {finding.why}"
 
 
 def needed_checks(found: Iterable[Match]) -> tuple[str, ...]:

@@ -1,8 +1,8 @@
 """The checks, one module per family; registry.FAMILIES lists the families in order.
 
 A check does not access the machine itself: it gets facts by `case.machine.know(...)` and files or
-command output by `case.machine.read`, and yields findings. Modules that begin with an underscore
-contain code that several families share:
+command output by `case.machine.read`, and returns a finding or yields several. Modules that begin
+with an underscore contain code that several families share:
 
     _bluefield_mode     verdict on a BlueField's mode, and the command that changes it
     _data_direct        ACS and IOMMU groups with ConnectX-8 Data Direct

@@ -108,11 +108,6 @@ def judge_part(case: Case, part: Part) -> Finding:
             remedy=install_commands(case),
             sources=[source, _CUDA],
         )
-    return _judge_toolkit(case, part, source)
-
-
-def _judge_toolkit(case: Case, part: Part, source: references.Source) -> Finding:
-    """Return the finding on the CUDA toolkit of a part whose libraries are installed."""
     known = case.machine.know(toolkits)
     least = _STATIC_CUDA if part.static else _HEADERS_CUDA
     needed = f"CUDA {least[0]}.{least[1]}"

@@ -60,7 +60,13 @@ def _acs(case: Case) -> Iterator[Finding]:
         yield from _data_direct.judge_acs(case.machine)
         return
     if coherent.is_coherent(case.machine):
-        yield _coherent()
+        yield finding.ok(
+            "not in the way: GPU by NVLink-C2C",
+            needed="any",
+            why="Other devices reach GPU memory through the CPU, for which Grace's guide keeps "
+            "ACS on.",
+            sources=[references.GRACE_CX8("Platform Software and Configuration"), _SMMU],
+        )
         return
     below_cpu = _bridges(case)
     if not below_cpu:
@@ -85,16 +91,6 @@ def _group(found: Sequence[Bridge], below_cpu: Mapping[str, bool]) -> list[list[
         key = (bridge.why, on, below_cpu[bridge.address] or not on)
         groups.setdefault(key, []).append(bridge)
     return list(groups.values())
-
-
-def _coherent() -> Finding:
-    """Return the finding on GPUs that are coherent with an Arm CPU, which need ACS."""
-    return finding.ok(
-        "not in the way: GPU by NVLink-C2C",
-        needed="any",
-        why="Other devices reach GPU memory through the CPU, for which Grace's guide keeps ACS on.",
-        sources=[references.GRACE_CX8("Platform Software and Configuration"), _SMMU],
-    )
 
 
 def _judge(machine: Machine, alike: list[Bridge], below_cpu: bool) -> Finding:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from ...units import size_text
 from .. import finding, references
 from ..facts import config_space, gpudirect
-from ..facts.config_space import Bar
 from ..facts.distribution import initramfs
 from ..facts.gpudirect import Kind
 from ..facts.gpus import Gpu
@@ -49,7 +48,12 @@ def _bar1_size(case: Case, gpu: Gpu) -> Finding:
     needed = size_text(case.size)
     total, free = gpu.bar1_total, gpu.bar1_free
     if total is None:
-        return _no_size(case.machine, gpu, needed)
+        if gpudirect.kind(case.machine, gpu) in _SHARED_MEMORY:
+            return finding.n_a(_NO_BAR1)
+        reason = case.machine.know(smi).why or "nvidia-smi prints N/A"
+        why = f"{reason}, and the PCI device's file `resource` has no size."
+        ask = smi_command(case.machine, "nvidia-smi -q -d MEMORY")
+        return finding.unknown("?", needed=needed, why=why, remedy=ask)
     left = (total if free is None else free) - _RESERVE * (total <= _SMALL)
     found = f"{_mib(total)}, {'free not known' if free is None else _mib(free) + ' free'}"
     if total < case.size or (total <= _SMALL and left < case.size):
@@ -83,16 +87,6 @@ def _enlarge(machine: Machine, gpu: Gpu) -> tuple[str, ...]:
     return ("# The BAR1 of this GPU has a fixed size.",) if fixed else _BIOS
 
 
-def _no_size(machine: Machine, gpu: Gpu, needed: str) -> Finding:
-    """Return the finding if BAR1's size is unknown, or if CPU and GPU share their memory."""
-    if gpudirect.kind(machine, gpu) in _SHARED_MEMORY:
-        return finding.n_a(_NO_BAR1)
-    reason = machine.know(smi).why or "nvidia-smi prints N/A"
-    why = f"{reason}, and the PCI device's file `resource` has no size."
-    ask = smi_command(machine, "nvidia-smi -q -d MEMORY")
-    return finding.unknown("?", needed=needed, why=why, remedy=ask)
-
-
 @check(
     "bar1-resizable",
     "Resizable BAR",
@@ -111,25 +105,16 @@ def _bar1_resizable(case: Case, gpu: Gpu) -> Finding:
     raw = machine.read.raw(f"/sys/bus/pci/devices/{gpu.address}/config").raw
     bars = [bar for bar in config_space.resizable_bars(raw) if bar.number]
     if gpu.bar1_total is None or gpu.memory is None:
-        return _unknown_size(machine, gpu, bars)
+        if bars and all(bar.size == max(bar.sizes, default=0) for bar in bars):
+            return finding.ok("at its largest")
+        what = "memory" if gpu.bar1_total is not None else "BAR1"
+        why = f"The size of {'the GPU memory' if what == 'memory' else what} is not known."
+        ask = smi_command(machine, "nvidia-smi -q -d MEMORY")
+        return finding.unknown("?", why=why, remedy=ask)
     found = f"BAR1 {_mib(gpu.bar1_total)}, memory {_mib(gpu.memory)}"
     if gpu.bar1_total >= gpu.memory:
         return finding.ok(found)
-    return _too_small(machine, gpu, found, bars, known=config_space.has_extended(raw))
-
-
-def _unknown_size(machine: Machine, gpu: Gpu, bars: list[Bar]) -> Finding:
-    """Return the finding if the driver reports no sizes, from the PCI capability alone."""
-    if bars and all(bar.size == max(bar.sizes, default=0) for bar in bars):
-        return finding.ok("at its largest")
-    what = "memory" if gpu.bar1_total is not None else "BAR1"
-    why = f"The size of {'the GPU memory' if what == 'memory' else what} is not known."
-    ask = smi_command(machine, "nvidia-smi -q -d MEMORY")
-    return finding.unknown("?", why=why, remedy=ask)
-
-
-def _too_small(machine: Machine, gpu: Gpu, found: str, bars: list[Bar], *, known: bool) -> Finding:
-    """Return a warning if BAR1 can become larger, else OK, as bar1-size judges the size itself."""
+    known = config_space.has_extended(raw)
     _needed, most = "all of the memory", max((n for bar in bars for n in bar.sizes), default=0)
     sources = [*_SOURCE, references.OPEN_MODULES("kernel-open/nvidia/nv-reg.h")]
     fits = "Memory that is exported at once must fit into BAR1."

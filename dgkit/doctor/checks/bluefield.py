@@ -9,7 +9,7 @@ import msgspec
 
 from .. import finding, references
 from ..facts import bluefield, cuda, distribution, firmware, gpus, nvidia_proc, pci, virtual
-from ..facts.bluefield import Mode, Tmfifo, side
+from ..facts.bluefield import Mode, side
 from ..facts.firmware import Adapter
 from ..facts.mlxconfig import Config
 from ..facts.nvidia_smi import smi
@@ -174,7 +174,18 @@ def _judge_mode(case: Case, card: Adapter, settings: Config, arm: bool) -> Findi
     elif locked is not None:
         access = SettingsAccess(arm_address=locked.address)
     if now is Mode.UNKNOWN:
-        return _unknown_mode(case, card, settings)
+        required = REQUIRED_MODE.get(case.goal)
+        if required is None:
+            why = "RDMA from the host works in DPU mode and in NIC mode."
+            return finding.ok("not read", why=why, subject=card_label(card), sources=[MODES])
+        return finding.unknown(
+            "mode not read",
+            needed=str(required),
+            why=settings.why or "mlxconfig does not list INTERNAL_CPU_OFFLOAD_ENGINE.",
+            subject=card_label(card),
+            remedy=_link_type.query_commands([(card, settings)], bluefield.MODE),
+            sources=[MODES],
+        )
     return judge_mode(case.goal, ModeState(card, settings, now, after, evidence, access))
 
 
@@ -201,21 +212,6 @@ def _mode_without_root(case: Case, card: Adapter) -> tuple[Mode, str]:
     return modes.get(
         card.address.rpartition(".")[0], Mode.UNKNOWN
     ), "According to the rshim driver."
-
-
-def _unknown_mode(case: Case, card: Adapter, settings: Config) -> Finding:
-    required = REQUIRED_MODE.get(case.goal)
-    if required is None:
-        why = "RDMA from the host works in DPU mode and in NIC mode."
-        return finding.ok("not read", why=why, subject=card_label(card), sources=[MODES])
-    return finding.unknown(
-        "mode not read",
-        needed=str(required),
-        why=settings.why or "mlxconfig does not list INTERNAL_CPU_OFFLOAD_ENGINE.",
-        subject=card_label(card),
-        remedy=_link_type.query_commands([(card, settings)], bluefield.MODE),
-        sources=[MODES],
-    )
 
 
 @check(
@@ -260,15 +256,14 @@ def _bluefield_link(case: Case) -> Iterator[Finding]:
         )
     ],
 )
-def _bluefield_representors(case: Case) -> Iterator[Finding]:
+def _bluefield_representors(case: Case) -> Finding:
     ports = case.machine.know(bluefield.representors)
     found = ", ".join(port.net for port in ports[:5]) or "none"
     if any(port.host for port in ports):
-        yield finding.ok(found, needed="pf0hpf")
-        return
+        return finding.ok(found, needed="pf0hpf")
     cards = case.machine.know(bluefield.cards)
     address = cards[0].address if cards else "0000:03:00.0"
-    yield finding.warn(
+    return finding.warn(
         found,
         needed="pf0hpf",
         why="There is no representor of the host's function: the card is in NIC mode, or its "
@@ -304,20 +299,32 @@ def _tmfifo_text(case: Case) -> str:
         readable(_tmfifo_unread, _tmfifo_text),
     ],
 )
-def _bluefield_tmfifo(case: Case) -> Iterator[Finding]:
+def _bluefield_tmfifo(case: Case) -> Finding:
     arm = case.machine.know(side) == "dpu"
     found = case.machine.know(bluefield.tmfifo)
     if found.nets:
-        yield _judge_address(found, "192.168.100.2/30" if arm else "192.168.100.1/30")
-    else:
-        outside = not arm and not case.machine.know(virtual.container).engine
-        why = "Host and Arm cores have no network over PCIe; any other network will do."
-        remedy: Sequence[str] = _rshim_commands(case, arm)
-        if outside and case.machine.know(bluefield.rshim_devices):
-            why, remedy = f"{why} rshim has the card, but made no network.", _RESTART_RSHIM
-        elif outside and case.machine.know(bluefield.rshim_runs):
-            why, remedy = f"{why} The rshim service runs, but has no device.", _RSHIM_WITHOUT_DEVICE
-        yield finding.warn("no tmfifo_net0", needed="tmfifo_net0", why=why, remedy=remedy)
+        usual = "192.168.100.2/30" if arm else "192.168.100.1/30"
+        name = found.nets[0]
+        if found.addresses:
+            addresses = ", ".join(found.addresses[:2])
+            return finding.ok(f"{name} {addresses}", needed=usual)
+        return finding.warn(
+            f"{name} without an address",
+            needed=usual,
+            why="The other side cannot be reached over it until both have an address.",
+            remedy=[
+                f"sudo ip addr add {usual} dev {shlex.quote(name)}",
+                f"sudo ip link set {shlex.quote(name)} up",
+            ],
+        )
+    outside = not arm and not case.machine.know(virtual.container).engine
+    why = "Host and Arm cores have no network over PCIe; any other network will do."
+    remedy: Sequence[str] = _rshim_commands(case, arm)
+    if outside and case.machine.know(bluefield.rshim_devices):
+        why, remedy = f"{why} rshim has the card, but made no network.", _RESTART_RSHIM
+    elif outside and case.machine.know(bluefield.rshim_runs):
+        why, remedy = f"{why} The rshim service runs, but has no device.", _RSHIM_WITHOUT_DEVICE
+    return finding.warn("no tmfifo_net0", needed="tmfifo_net0", why=why, remedy=remedy)
 
 
 _RESTART_RSHIM = ("sudo systemctl restart rshim",)
@@ -327,22 +334,6 @@ _RSHIM_WITHOUT_DEVICE = (
     "# If another backend is attached, as the card's BMC: stop that one, then restart this service",
     "# If a module is missing: sudo modprobe -a cuse uio vfio_pci, then restart this service",
 )
-
-
-def _judge_address(found: Tmfifo, usual: str) -> Finding:
-    name = found.nets[0]
-    if found.addresses:
-        addresses = ", ".join(found.addresses[:2])
-        return finding.ok(f"{name} {addresses}", needed=usual)
-    return finding.warn(
-        f"{name} without an address",
-        needed=usual,
-        why="The other side cannot be reached over it until both have an address.",
-        remedy=[
-            f"sudo ip addr add {usual} dev {shlex.quote(name)}",
-            f"sudo ip link set {shlex.quote(name)} up",
-        ],
-    )
 
 
 def _rshim_commands(case: Case, arm: bool) -> list[str]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
 
 from .. import finding, references
 from ..facts import coherent, cuda, imex, virtual
-from ..facts.cuda import Cuda, Toolkits
+from ..facts.cuda import Cuda
 from ..facts.distribution import install, install_dgkit, install_driver
 from ..facts.gpus import Gpu
 from ..facts.kconfig import kconfig
@@ -80,21 +79,20 @@ def _not_queried(case: Case) -> str:
         readable(_not_queried, "not queried", remedy=["nvidia-smi"], sources=[_RESULTS]),
     ],
 )
-def _cuda_driver(case: Case) -> Iterator[Finding]:
+def _cuda_driver(case: Case) -> Finding:
     known = case.machine.know(cuda.cuda)
     if known.code:
         name, why, remedy = _cuinit_error(known, case.machine)
-        yield finding.fail(
+        return finding.fail(
             name, needed="CUDA that starts", why=why, remedy=remedy, sources=[_RESULTS]
         )
-    elif known.missing:
+    if known.missing:
         do = install_driver(case.machine)
         if case.machine.know(container).engine:
             do = with_devices(case.machine, gpu=True)
         why = f"CUDA's library libcuda.so.1 cannot be loaded ({known.why})."
-        yield finding.fail("no libcuda", why=why, remedy=do)
-    else:
-        yield _version(known, case)
+        return finding.fail("no libcuda", why=why, remedy=do)
+    return _version(known, case)
 
 
 def _cuinit_error(known: Cuda, machine: Machine) -> tuple[str, str, tuple[str, ...]]:
@@ -264,46 +262,44 @@ def _toolkit_unread(case: Case) -> str:
         readable(_toolkit_unread, "not read", needed="13.0", remedy=["nvcc --version"]),
     ],
 )
-def _cuda_toolkit(case: Case) -> Iterator[Finding]:
+def _cuda_toolkit(case: Case) -> Finding:
     machine, building = case.machine, case.goal is Goal.GPUNETIO
     known = machine.know(cuda.toolkits)
     if known.version:
-        yield _judge_toolkit(known, machine, building=building)
-    else:
-        why = "There is no nvcc, and GPUNetIO's device functions are compiled with the program."
-        remedy = [install(machine, "cuda-toolkit-13-0", "cuda-toolkit-13-0")]
-        why += " Programs that are already built need none."
-        yield finding.warn("none", needed="13.0", why=why, remedy=remedy)
+        text = ".".join(map(str, known.version))
+        others = f" (also {', '.join(known.others)})" if known.others else ""
+        found, needed = f"{text}, by {known.where}{others}", "13.0" if building else "not needed"
+        supported = machine.know(cuda.cuda).version
+        if supported and known.version[0] > supported[0]:
+            driver = ".".join(map(str, supported))
+            why = (
+                f"The driver supports CUDA {driver}: programs of a newer major version do not "
+                "start."
+            )
+            if not building:  # another toolkit or a container's compatibility package may suffice
+                return finding.ok(found, needed=needed, why=why, sources=[_TABLE])
+            remedy = install_driver(machine)
+            return finding.fail(found, needed=needed, why=why, remedy=remedy, sources=[_TABLE])
+        if not building or known.version >= (13, 0):
+            return finding.ok(found, needed=needed)
+        if known.version < (12, 0):
+            remedy = [install(machine, "cuda-toolkit-13-0", "cuda-toolkit-13-0")]
+            why = "GPUNetIO's headers need CUDA 12 or newer."
+            return finding.fail(found, needed=needed, why=why, remedy=remedy)
+        why = "Ethernet and Verbs can be built; DMA, Comch and RDMA cannot."
+        if known.version < (12, 6):
+            why += " Up to 12.5 its installer installs the open modules only with -m=kernel-open."
+        return finding.ok(found, needed="12; 13.0 for all parts", why=why, disagree=_FLOORS)
+    why = "There is no nvcc, and GPUNetIO's device functions are compiled with the program."
+    remedy = [install(machine, "cuda-toolkit-13-0", "cuda-toolkit-13-0")]
+    why += " Programs that are already built need none."
+    return finding.warn("none", needed="13.0", why=why, remedy=remedy)
 
 
 _FLOORS = (
     "The GPUNetIO guide recommends CUDA 12.6 or newer; its static library (DMA, Comch, RDMA) is "
     "built with CUDA 13.0, and programs that link it need 13.0 or newer."
 )
-
-
-def _judge_toolkit(known: Toolkits, machine: Machine, *, building: bool) -> Finding:
-    text = ".".join(map(str, known.version))
-    others = f" (also {', '.join(known.others)})" if known.others else ""
-    found, needed = f"{text}, by {known.where}{others}", "13.0" if building else "not needed"
-    supported = machine.know(cuda.cuda).version
-    if supported and known.version[0] > supported[0]:
-        driver = ".".join(map(str, supported))
-        why = f"The driver supports CUDA {driver}: programs of a newer major version do not start."
-        if not building:  # another toolkit or a container's compatibility package may suffice
-            return finding.ok(found, needed=needed, why=why, sources=[_TABLE])
-        remedy = install_driver(machine)
-        return finding.fail(found, needed=needed, why=why, remedy=remedy, sources=[_TABLE])
-    if not building or known.version >= (13, 0):
-        return finding.ok(found, needed=needed)
-    if known.version < (12, 0):
-        remedy = [install(machine, "cuda-toolkit-13-0", "cuda-toolkit-13-0")]
-        why = "GPUNetIO's headers need CUDA 12 or newer."
-        return finding.fail(found, needed=needed, why=why, remedy=remedy)
-    why = "Ethernet and Verbs can be built; DMA, Comch and RDMA cannot."
-    if known.version < (12, 6):
-        why += " Up to 12.5 its installer installs the open modules only with -m=kernel-open."
-    return finding.ok(found, needed="12; 13.0 for all parts", why=why, disagree=_FLOORS)
 
 
 # Minimum versions in the extras cuda12 and cuda13 of dgkit.
@@ -336,7 +332,7 @@ def _libraries_unread(case: Case) -> str:
         readable(_libraries_unread, "not read", remedy=["dgkit info"]),
     ],
 )
-def _cuda_python(case: Case) -> Iterator[Finding]:
+def _cuda_python(case: Case) -> Finding:
     gpu = _gpu_info(case.machine)
     listed = gpu.get("libraries")
     assert isinstance(listed, dict)
@@ -348,16 +344,14 @@ def _cuda_python(case: Case) -> Iterator[Finding]:
     if not why and known.code:
         name, _, do = _cuinit_error(known, case.machine)
         why = f"They could not be tested, since CUDA does not start ({name}): see cuda-driver."
-        yield finding.unknown(found, needed=needed, why=why, remedy=do, sources=[_RESULTS])
-        return
+        return finding.unknown(found, needed=needed, why=why, remedy=do, sources=[_RESULTS])
     if not why and gpu.get("why"):
         why = f"{str(gpu['why']).rstrip('.')}."
     if why:
         if () < known.version < (12, 0):
             remedy = []  # do not replace a driver only for dgkit: other programs may need it
-        yield finding.fail(found, needed=needed, why=why, remedy=remedy)
-    else:
-        yield finding.ok(found, needed=needed)
+        return finding.fail(found, needed=needed, why=why, remedy=remedy)
+    return finding.ok(found, needed=needed)
 
 
 def _wrong_versions(listed: dict[str, object], supported: tuple[int, ...]) -> str:

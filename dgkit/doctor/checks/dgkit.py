@@ -64,15 +64,14 @@ def _info_unread(machine: Machine) -> str:
         )
     ],
 )
-def _dgkit_core(case: Case) -> Iterator[Finding]:
+def _dgkit_core(case: Case) -> Finding:
     core = _core(case.machine)
     assert core is not None
     loaded, package = core
     found = f"dgkit {package.get('dgkit', '?')}, Python {package.get('python', '?')}"
     if loaded.get("loaded"):
-        yield finding.ok(found)
-        return
-    yield finding.fail(
+        return finding.ok(found)
+    return finding.fail(
         f"{found}: does not load",
         needed="the C core",
         why=f"Nothing of dgkit works without it: {loaded.get('why', '')}",
@@ -179,7 +178,7 @@ def _packages_unread(case: Case) -> str:
     sources=[_NOTEBOOK],
     requires=[readable(_packages_unread, "not read", remedy=["pip list"])],
 )
-def _dgkit_extras(case: Case) -> Iterator[Finding]:
+def _dgkit_extras(case: Case) -> Finding:
     packages = case.machine.read.ask("packages").data
     # an older recording may lack packages that were added to LAB later
     asked = [name for name in LAB if name in packages] or list(LAB)
@@ -188,17 +187,16 @@ def _dgkit_extras(case: Case) -> Iterator[Finding]:
     missing = [name for name in asked if name not in versions]
     if not old and not missing:
         found = f"JupyterLab {versions['jupyterlab']}, bokeh {versions['bokeh']}"
-        yield finding.ok(found)
-    elif not versions and case.goal is not Goal.LAPTOP:
-        yield finding.n_a("none: not for notebooks")
-    else:
-        names = ", ".join(missing)
-        least = ", ".join(f"{name} {'.'.join(map(str, LAB[name]))}" for name in old)
-        why = f"Missing: {names}. " if missing else ""
-        why += f"Too old; needed at least: {least}. " if old else ""
-        yield finding.warn(
-            f"{len(missing)} missing, {len(old)} too old",
-            needed=", ".join(LAB) if len(missing) == len(asked) else names or least,
-            why=f"{why}Panels, plots and `dgkit lab` need them.",
-            remedy=install_dgkit(".[lab]"),
-        )
+        return finding.ok(found)
+    if not versions and case.goal is not Goal.LAPTOP:
+        return finding.n_a("none: not for notebooks")
+    names = ", ".join(missing)
+    least = ", ".join(f"{name} {'.'.join(map(str, LAB[name]))}" for name in old)
+    why = f"Missing: {names}. " if missing else ""
+    why += f"Too old; needed at least: {least}. " if old else ""
+    return finding.warn(
+        f"{len(missing)} missing, {len(old)} too old",
+        needed=", ".join(LAB) if len(missing) == len(asked) else names or least,
+        why=f"{why}Panels, plots and `dgkit lab` need them.",
+        remedy=install_dgkit(".[lab]"),
+    )

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from .. import finding, references
 from ..facts import cuda, gpudirect, gpus, nvidia_proc, pairs
 from ..facts.distribution import install_driver
-from ..facts.gpudirect import DmaBuf
 from ..facts.gpus import Gpu
 from ..facts.peermem import lacks_interface, peermem_state, trouble
 from ..facts.uname import uname
@@ -45,25 +42,16 @@ def _dmabuf_gpu(case: Case, gpu: Gpu) -> Finding:
     both = _KERNELS if (5, 12) <= machine.know(uname).version < (6, 2) else ""
     dma_buf = gpudirect.dma_buf(machine, gpu)
     if dma_buf.works is None:
-        return _unknown(dma_buf, machine)
+        why = machine.know(cuda.cuda).why
+        return finding.unknown(
+            "?", why=f"{dma_buf.why}{f' ({why})' if why else ''}.", remedy=["dgkit info"]
+        )
     if dma_buf.works:
         found = "yes, according to CUDA" if dma_buf.reported else "expected"
         why = "" if dma_buf.reported else f"CUDA was not queried; it follows from: {dma_buf.why}."
         return finding.ok(found, why=why, disagree=both)
     if not pairs.peers(machine, case.goal):
         return missing_device(machine, "no NIC or DPU that would use it")
-    return _no_dma_buf(dma_buf, machine, gpu)
-
-
-def _unknown(dma_buf: DmaBuf, machine: Machine) -> Finding:
-    why = machine.know(cuda.cuda).why
-    return finding.unknown(
-        "?", why=f"{dma_buf.why}{f' ({why})' if why else ''}.", remedy=["dgkit info"]
-    )
-
-
-def _no_dma_buf(dma_buf: DmaBuf, machine: Machine, gpu: Gpu) -> Finding:
-    """Return a warning if there is an alternative, nvidia-peermem or pinned memory; else fail."""
     if gpudirect.kind(machine, gpu).direct and machine.know(peermem_state) == "loaded":
         return finding.n_a(
             "no; nvidia-peermem is loaded instead",
@@ -108,15 +96,12 @@ def _remedy(machine: Machine, *, peermem: bool) -> list[str]:
     sides=_HOST,
     requires=[gpu_present, driver_loaded],
 )
-def _dmabuf_mmap(case: Case) -> Iterator[Finding]:
+def _dmabuf_mmap(case: Case) -> Finding:
     source = [references.CUDA_DRIVER_API("CUdevice_attribute, DMA_BUF_MMAP_SUPPORTED")]
     supported = {
         cuda.attribute(case.machine, gpu, "DMA_BUF_MMAP_SUPPORTED")
         for gpu in gpus.usable(case.machine)
     }
     if supported == {1}:
-        yield finding.ok("yes", sources=source)
-    else:
-        yield finding.n_a(
-            "no, and nothing needs it" if 0 in supported else "not known to this driver"
-        )
+        return finding.ok("yes", sources=source)
+    return finding.n_a("no, and nothing needs it" if 0 in supported else "not known to this driver")

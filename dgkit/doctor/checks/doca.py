@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import msgspec
 
 from .. import finding, references
@@ -12,7 +10,7 @@ from ..facts.bluefield import side
 from ..facts.doca import doca
 from ..facts.ofed import ofed
 from ..facts.peermem import peermem_state
-from ..facts.versions import Version, version
+from ..facts.versions import version
 from ..finding import Finding, Verdict
 from ..goals import BY_ARM, WITH_CARD, WITH_GPU, Goal
 from ..machine import Case
@@ -80,7 +78,7 @@ _ON_HOST = applies(_has_goal, "GPUNetIO runs on the host")
         readable(_doca_unread, "DOCA not read", needed="2.5", sources=[_CORE]),
     ],
 )
-def _doca_version(case: Case) -> Iterator[Finding]:
+def _doca_version(case: Case) -> Finding:
     found = case.machine.know(doca)
     source = _CORE
     disagree = _API_DISAGREE if case.goal in BY_ARM else ""
@@ -88,11 +86,11 @@ def _doca_version(case: Case) -> Iterator[Finding]:
         why = "DOCA drives the DMA engine of a BlueField, and GPUNetIO is a part of it; softdoca "
         why += "replaces it in tests."
         needed, remedy = "2.5 or later", install_commands(case)
-        yield finding.fail(
+        return finding.fail(
             "no DOCA", needed=needed, why=why, remedy=remedy, sources=[source, INSTALL]
         )
-    elif found.version < _PROVIDER:
-        yield finding.fail(
+    if found.version < _PROVIDER:
+        return finding.fail(
             f"DOCA {found.version}",
             needed="2.5 or later",
             why="dgkit uses the API of tasks and progress engines, which is newer.",
@@ -100,9 +98,8 @@ def _doca_version(case: Case) -> Iterator[Finding]:
             sources=[source],
             disagree=disagree,
         )
-    else:
-        text, why = f"DOCA {found.version}", f"According to {found.source}."
-        yield finding.ok(text, needed="2.5", why=why, sources=[source], disagree=disagree)
+    text, why = f"DOCA {found.version}", f"According to {found.source}."
+    return finding.ok(text, needed="2.5", why=why, sources=[source], disagree=disagree)
 
 
 def _needed_libraries(case: Case) -> list[str]:
@@ -125,23 +122,22 @@ def _needed_libraries(case: Case) -> list[str]:
         ),
     ],
 )
-def _doca_libraries(case: Case) -> Iterator[Finding]:
+def _doca_libraries(case: Case) -> Finding:
     known = case.machine.know(versions.libraries)
     names = _needed_libraries(case)
     missing = [name for name in names if name not in known.files]
     if missing:
-        yield _missing(case, missing, known.whys.get(missing[0], ""))
-    elif soft := _softdoca(case, known.files["libdoca_common"]):
-        yield finding.warn(
+        return _missing(case, missing, known.whys.get(missing[0], ""))
+    if soft := _softdoca(case, known.files["libdoca_common"]):
+        return finding.warn(
             "softdoca",
             needed="NVIDIA's libdoca_common",
             why=f"The loader finds softdoca in {soft}, which copies in software and uses no card.",
             remedy=["unset LD_LIBRARY_PATH  # or take softdoca's folder out of it"],
         )
-    else:
-        found = known.version("libdoca_common")
-        text = f"{len(names)} libraries{f', {found}' if found else ''}"
-        yield finding.ok(text, needed=", ".join(names))
+    found = known.version("libdoca_common")
+    text = f"{len(names)} libraries{f', {found}' if found else ''}"
+    return finding.ok(text, needed=", ".join(names))
 
 
 def _softdoca(case: Case, path: str) -> str:
@@ -172,18 +168,33 @@ def _missing(case: Case, missing: list[str], why: str) -> Finding:
     asks="Are the network drivers from MLNX_OFED, DOCA or the kernel, and of which version?",
     goals=WITH_CARD,
 )
-def _ofed_version(case: Case) -> Iterator[Finding]:
+def _ofed_version(case: Case) -> Finding:
     drivers = case.machine.know(ofed)
     reading, found = drivers.info, drivers.release or drivers.driver
     arm = case.goal in BY_ARM
     source = references.DMA_SAMPLES("Introduction") if arm else references.MLNX_OFED("Introduction")
     if found is None and reading.absent:
-        yield _kernel_drivers(case, arm)
-    elif found is None:
+        if not case.machine.know(firmware.adapters):
+            return missing_device(case.machine, "no NVIDIA NIC")
+        if not arm:
+            return finding.ok(
+                "the kernel's own drivers", sources=[references.MLNX_OFED("Introduction")]
+            )
+        if case.machine.know(doca).version is None:
+            return finding.n_a("neither DOCA nor MLNX_OFED")
+        return finding.warn(
+            "the kernel's own drivers",
+            needed="DOCA's drivers",
+            why="DOCA is tested with its own drivers; the kernel's may lack features that it uses.",
+            remedy=[distribution.install(case.machine, "doca-ofed", "doca-ofed")],
+            sources=[references.DMA_SAMPLES("Introduction")],
+            disagree=_OFED_DISAGREE,
+        )
+    if found is None:
         why = reading.why or reading.said.strip()[:200] or "ofed_info -s prints no version"
-        yield finding.unknown("not known", why=why, sources=[source])
-    elif arm and found < _SAMPLES_OFED:
-        yield finding.fail(
+        return finding.unknown("not known", why=why, sources=[source])
+    if arm and found < _SAMPLES_OFED:
+        return finding.fail(
             str(found),
             needed="5.5",
             why="DOCA DMA needs the drivers of OFED 5.5 or later.",
@@ -191,32 +202,9 @@ def _ofed_version(case: Case) -> Iterator[Finding]:
             sources=[source],
             disagree=_OFED_DISAGREE,
         )
-    else:
-        kind = "MLNX_OFED" if "MLNX_OFED" in reading.text else "OFED of DOCA"
-        kind = kind if reading.ok else "OFED"
-        yield finding.ok(
-            f"{kind} {found}", sources=[source], disagree=_OFED_DISAGREE if arm else ""
-        )
-
-
-def _kernel_drivers(case: Case, arm: bool) -> Finding:
-    """Return the finding if there is no ofed_info, that is, the drivers are the kernel's own."""
-    if not case.machine.know(firmware.adapters):
-        return missing_device(case.machine, "no NVIDIA NIC")
-    if not arm:
-        return finding.ok(
-            "the kernel's own drivers", sources=[references.MLNX_OFED("Introduction")]
-        )
-    if case.machine.know(doca).version is None:
-        return finding.n_a("neither DOCA nor MLNX_OFED")
-    return finding.warn(
-        "the kernel's own drivers",
-        needed="DOCA's drivers",
-        why="DOCA is tested with its own drivers; the kernel's may lack features that it uses.",
-        remedy=[distribution.install(case.machine, "doca-ofed", "doca-ofed")],
-        sources=[references.DMA_SAMPLES("Introduction")],
-        disagree=_OFED_DISAGREE,
-    )
+    kind = "MLNX_OFED" if "MLNX_OFED" in reading.text else "OFED of DOCA"
+    kind = kind if reading.ok else "OFED"
+    return finding.ok(f"{kind} {found}", sources=[source], disagree=_OFED_DISAGREE if arm else "")
 
 
 def _has_nic(case: Case) -> bool:
@@ -241,7 +229,7 @@ def _verbs_unread(case: Case) -> str:
         readable(_verbs_unread, "version not known", needed="1.14.44", sources=_VERBS_SOURCES),
     ],
 )
-def _rdma_core(case: Case) -> Iterator[Finding]:
+def _rdma_core(case: Case) -> Finding:
     known = case.machine.know(versions.libraries)
     verbs = known.version("libibverbs")
     release = versions.rdma_core(verbs)
@@ -250,15 +238,8 @@ def _rdma_core(case: Case) -> Iterator[Finding]:
         make = finding.warn if case.goal is Goal.ARM_DMA else finding.fail
         why = f"RDMA programs and DOCA load it. {known.whys.get('libibverbs', '')}".strip()
         remedy = _newer_verbs(case)
-        yield make("no libibverbs", needed="1.14.44", why=why, remedy=remedy, sources=sources)
-    else:
-        yield _judge_verbs(case, f"{verbs} (rdma-core {release})", release, sources)
-
-
-def _judge_verbs(
-    case: Case, found: str, release: Version, sources: tuple[references.Source, ...]
-) -> Finding:
-    """Return the finding on a libibverbs whose rdma-core release is known."""
+        return make("no libibverbs", needed="1.14.44", why=why, remedy=remedy, sources=sources)
+    found = f"{verbs} (rdma-core {release})"
     old, current = release < _DMABUF_VERBS, not release < _GUIDE_VERBS
     plain = case.goal is Goal.RDMA  # without DOCA
     by_peermem = plain and case.machine.know(peermem_state) == "loaded"
@@ -307,7 +288,7 @@ def _newer_verbs(case: Case) -> list[str]:
     sides=("host",),
     requires=part_needs(ETHERNET),
 )
-def _gpunetio_ethernet(case: Case) -> Iterator[Finding]:
+def _gpunetio_ethernet(case: Case) -> Finding:
     found = judge_part(case, ETHERNET)
     source = references.GPUNETIO("Running without Root Privileges")
     card = _link_type.infiniband_only(case)
@@ -316,7 +297,7 @@ def _gpunetio_ethernet(case: Case) -> Iterator[Finding]:
     elif found.verdict is Verdict.OK:
         why = f"{found.why} DOCA Flow needs root: run programs that use it with sudo.".strip()
         found = msgspec.structs.replace(found, why=why, sources=(*found.sources, source))
-    yield found
+    return found
 
 
 @check(
@@ -327,8 +308,8 @@ def _gpunetio_ethernet(case: Case) -> Iterator[Finding]:
     sides=("host",),
     requires=part_needs(RDMA),
 )
-def _gpunetio_rdma(case: Case) -> Iterator[Finding]:
-    yield judge_part(case, RDMA)
+def _gpunetio_rdma(case: Case) -> Finding:
+    return judge_part(case, RDMA)
 
 
 @check(
@@ -339,8 +320,8 @@ def _gpunetio_rdma(case: Case) -> Iterator[Finding]:
     sides=("host",),
     requires=part_needs(VERBS),
 )
-def _gpunetio_verbs(case: Case) -> Iterator[Finding]:
-    yield judge_part(case, VERBS)
+def _gpunetio_verbs(case: Case) -> Finding:
+    return judge_part(case, VERBS)
 
 
 @check(
@@ -351,5 +332,5 @@ def _gpunetio_verbs(case: Case) -> Iterator[Finding]:
     sides=("host",),
     requires=part_needs(DMA),
 )
-def _gpunetio_dma(case: Case) -> Iterator[Finding]:
-    yield judge_part(case, DMA)
+def _gpunetio_dma(case: Case) -> Finding:
+    return judge_part(case, DMA)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 import msgspec
 
@@ -52,14 +51,13 @@ def _gpus_unread(case: Case) -> str:
     needed="one or more",
     requires=[readable(_gpus_unread, "not read", remedy=["lspci -d 10de:"], sources=[_OVERVIEW])],
 )
-def _gpu_present(case: Case) -> Iterator[Finding]:
+def _gpu_present(case: Case) -> Finding:
     source = _OVERVIEW
     if case.machine.know(gpus.gpus):
-        yield _present(case.machine, [source])
-        return
+        return _present(case.machine, [source])
     remedy = ["lspci -d 10de:", "# Without a GPU: dgkit doctor --goal laptop"]
     why = _why_no_gpu(case.machine)
-    yield finding.fail(NO_GPU, why=why, remedy=remedy, sources=[source])
+    return finding.fail(NO_GPU, why=why, remedy=remedy, sources=[source])
 
 
 def _why_no_gpu(machine: Machine) -> str:
@@ -117,11 +115,11 @@ def _gpu(case: Case) -> Finding | None:
     needed="loaded",
     requires=[_gpu],
 )
-def _driver_loaded(case: Case) -> Iterator[Finding]:
+def _driver_loaded(case: Case) -> Finding:
     driver, nvidia_smi = case.machine.know(nvidia_proc.driver), case.machine.know(smi)
     if driver.loaded is False and not nvidia_smi.driver:
-        yield driver_not_loaded(case.machine)
-    elif nvidia_smi.trouble in SMI_FAILURES and not _unexplained(case.machine):
+        return driver_not_loaded(case.machine)
+    if nvidia_smi.trouble in SMI_FAILURES and not _unexplained(case.machine):
         found, why, remedy = SMI_FAILURES[nvidia_smi.trouble]
         if nvidia_smi.trouble == "devices" and (unsupported := _unsupported(case.machine, driver)):
             found, why, remedy = unsupported
@@ -129,18 +127,17 @@ def _driver_loaded(case: Case) -> Iterator[Finding]:
             remedy = ("# Start a new container.", *with_devices(case.machine, gpu=True))
         why = f"{why} nvidia-smi: {nvidia_smi.why.rstrip('.')}."
         source = [references.NVIDIA_SMI()]
-        yield finding.fail(found, why=why, remedy=remedy, sources=source)
-    elif _lacks_device_files(case.machine):
+        return finding.fail(found, why=why, remedy=remedy, sources=source)
+    if _lacks_device_files(case.machine):
         why = "Programs access the GPU through /dev/nvidia0 and /dev/nvidiactl, which are missing."
         do = ["sudo nvidia-modprobe -c 0 -u"]
         if case.machine.know(container).engine:
             do = with_devices(case.machine, gpu=True)
-        yield finding.fail("no device files", why=why, remedy=do)
-    elif driver.loaded is None and not nvidia_smi.driver:
-        yield finding.unknown("?", why=f"{driver.why}.", remedy=["nvidia-smi"])
-    else:
-        version = driver.version or nvidia_smi.driver or "version not known"
-        yield _restricted(case.machine) or finding.ok(f"{version}, loaded")
+        return finding.fail("no device files", why=why, remedy=do)
+    if driver.loaded is None and not nvidia_smi.driver:
+        return finding.unknown("?", why=f"{driver.why}.", remedy=["nvidia-smi"])
+    version = driver.version or nvidia_smi.driver or "version not known"
+    return _restricted(case.machine) or finding.ok(f"{version}, loaded")
 
 
 def _unsupported(machine: Machine, driver: Driver) -> tuple[str, str, tuple[str, ...]] | None:
@@ -224,18 +221,17 @@ def _flavour_unread(case: Case) -> str:
         ),
     ],
 )
-def _driver_flavour(case: Case) -> Iterator[Finding]:
+def _driver_flavour(case: Case) -> Finding:
     machine = case.machine
     driver = machine.know(nvidia_proc.driver)
     if driver.flavour == "open":
-        yield finding.ok(f"open, {driver.version}")
-    elif len(machine.know(gpudirect.before_turing)) == len(machine.know(gpus.gpus)):
+        return finding.ok(f"open, {driver.version}")
+    if len(machine.know(gpudirect.before_turing)) == len(machine.know(gpus.gpus)):
         why = "The open modules support no GPU before Turing: use nvidia-peermem with the closed "
         why += f"ones, whose last branch for it is {gpudirect.last_branch(machine) or 580}."
         found, needed = f"closed, {driver.version}", "closed: before Turing"
-        yield finding.ok(found, needed=needed, why=why, sources=[_KERNEL_MODULES])
-    else:
-        yield _closed(case, driver)
+        return finding.ok(found, needed=needed, why=why, sources=[_KERNEL_MODULES])
+    return _closed(case, driver)
 
 
 def _closed(case: Case, driver: Driver) -> Finding:
@@ -302,29 +298,27 @@ def _version_unread(case: Case) -> str:
         ),
     ],
 )
-def _driver_version(case: Case) -> Iterator[Finding]:
+def _driver_version(case: Case) -> Finding:
     machine = case.machine
     known, source = _version(machine), _TABLE
     needed = "580" if case.goal is Goal.GPUNETIO else "525"
     remedy = install_driver(machine)
     if version_key(known) < (525,) and case.goal is not Goal.GPUNETIO:
         why = "Programs of CUDA 12, as dgkit's, need driver 525; older ones work with this driver."
-        yield finding.ok(known, needed="525 for dgkit", why=why, sources=[source])
-    elif version_key(known) < (525,):
+        return finding.ok(known, needed="525 for dgkit", why=why, sources=[source])
+    if version_key(known) < (525,):
         why = "CUDA 12, the oldest that dgkit and GPUNetIO support, needs driver 525."
-        yield finding.fail(known, needed=needed, why=why, remedy=remedy, sources=[source])
-    elif needed == "580" and version_key(known) < (580,):
+        return finding.fail(known, needed=needed, why=why, remedy=remedy, sources=[source])
+    if needed == "580" and version_key(known) < (580,):
         why = (
             "GPUNetIO's static library (DMA, Comch, RDMA) is built with CUDA 13.0, which needs "
             "driver 580; its header-only parts (Ethernet, Verbs) need CUDA 12."
         )
         both = [source, _GUIDE("CUDA Dependency")]
         if machine.know(toolkits).version >= (13,):  # programs built here do not start
-            yield finding.warn(known, needed=needed, why=why, remedy=remedy, sources=both)
-        else:
-            yield finding.ok(known, needed="525; 580 for all parts", why=why, sources=both)
-    else:
-        yield finding.ok(known, needed=needed, sources=[source])
+            return finding.warn(known, needed=needed, why=why, remedy=remedy, sources=both)
+        return finding.ok(known, needed="525; 580 for all parts", why=why, sources=both)
+    return finding.ok(known, needed=needed, sources=[source])
 
 
 @check(
@@ -388,28 +382,22 @@ _ADMIN_UNREAD = "Whether root has CAP_SYS_ADMIN here is not known: /proc/self/st
         ),
     ],
 )
-def _driver_registry(case: Case) -> Iterator[Finding]:
+def _driver_registry(case: Case) -> Finding:
     registry = nvidia_proc.registry(case.machine.read.text(_PARAMS).text)
     if registry.get("PeerMappingOverride") == "1":
-        yield finding.ok(_OVERRIDE)
-    else:
-        yield _not_for_users(case.machine, registry)
-
-
-def _not_for_users(machine: Machine, registry: dict[str, str]) -> Finding:
-    """Return the warning that without root, the GPU may not write to a NIC's doorbell."""
-    inside = machine.know(container).engine
-    written = not inside and "PeerMappingOverride=1" in machine.read.text(_CONF).text
+        return finding.ok(_OVERRIDE)
+    inside = case.machine.know(container).engine
+    written = not inside and "PeerMappingOverride=1" in case.machine.read.text(_CONF).text
     write = [] if written else [_set_override(registry)]
     restart = "# Switch the machine off and on: the guide requires a cold reboot."
-    remedy = [*write, initramfs(machine), restart]
+    remedy = [*write, initramfs(case.machine), restart]
     why = "GPUNetIO Verbs, RDMA and DMA, and NVSHMEM's IBGDA, need root; Ethernet always does."
-    if machine.know(in_user_namespace):
+    if case.machine.know(in_user_namespace):
         why += " Root of a rootless container is a user for the driver."
         remedy = [_KEY_ON_HOST]
     elif inside:
         why += " Root of a container without CAP_SYS_ADMIN is a user for the driver."
-        remedy = [*_PRIVILEGED[machine.know(container).engine == "Kubernetes"], _KEY_ON_HOST]
+        remedy = [*_PRIVILEGED[case.machine.know(container).engine == "Kubernetes"], _KEY_ON_HOST]
     return finding.warn(
         "written, not in force yet" if written else "not set",
         why=why,

@@ -9,7 +9,7 @@ from ..facts import firmware
 from ..facts.bluefield import side
 from ..facts.doca import doca
 from ..facts.firmware import Adapter
-from ..facts.versions import Version, version
+from ..facts.versions import version
 from ..finding import Finding
 from ..goals import BY_ARM, WITH_CARD, Goal
 from ..machine import Case
@@ -79,11 +79,6 @@ def _judge(case: Case, card: Adapter) -> Finding:
             remedy=["# use a ConnectX-6 Dx, ConnectX-7, BlueField-2 or later"],
             sources=[references.GPUNETIO("ConnectX NIC")],
         )
-    return _judge_by_doca(case, card, found)
-
-
-def _judge_by_doca(case: Case, card: Adapter, found: Version) -> Finding:
-    """Return the finding of comparing the firmware with that of the installed DOCA release."""
     disagree = _FIRMWARE_DISAGREE if case.goal in BY_ARM else ""
     installed = case.machine.know(doca).version
     bundled = firmware.BUNDLED.get((*installed.parts, 0)[:2]) if installed else None

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from .. import finding, references
 from ..facts import nvidia_proc
 from ..facts.distribution import family
@@ -42,47 +40,43 @@ _PACKAGES = {
     needed="module gdrdrv, libgdrapi",
     requires=[gpu_present, driver_loaded, gpudirect_possible],
 )
-def _gdrcopy(case: Case) -> Iterator[Finding]:
+def _gdrcopy(case: Case) -> Finding:
     machine = case.machine
     module, library = _module(machine), _library(machine)
     if module and _lacks_node(machine):
-        yield _no_node(machine)
-        return
+        if machine.know(container).engine:
+            do = ["# Start the container with --device=/dev/gdrdrv"]
+        else:
+            make = (
+                "sudo mknod -m 666 /dev/gdrdrv c $(awk '$2==\"gdrdrv\"{print $1}' /proc/devices) 0"
+            )
+            do = [make]
+        why = "The module is loaded, but programs open /dev/gdrdrv, which is missing."
+        return finding.warn("no /dev/gdrdrv", needed="module, device file", why=why, remedy=do)
     parts = (("gdrdrv", module), ("libgdrapi", library))
     lacks = [name for name, found in parts if found is False]
     why = "Optional: only memory of the type DOCA_GPU_MEM_TYPE_GPU_CPU needs it."
     if lacks and not (module or library):
         remedy = list(_PACKAGES[machine.know(family)])
-        yield finding.n_a("not installed, and optional", why=why, remedy=remedy)
-    elif lacks:
+        return finding.n_a("not installed, and optional", why=why, remedy=remedy)
+    if lacks:
         remedy, found = _remedy(machine, lacks), f"no {lacks[0]}"
-        yield finding.warn(found, why=why, remedy=remedy)
-    elif module and library:
-        yield finding.ok("module and library")
-    else:
-        why = (
-            "Whether libgdrapi is installed is not known: the probe gave no answer."
-            if module
-            else "Whether gdrdrv is loaded is not known: /proc/modules was not read."
-        )
-        ask = ["lsmod | grep gdrdrv", "ldconfig -p | grep libgdrapi"]
-        yield finding.unknown("?", why=why, remedy=ask)
+        return finding.warn(found, why=why, remedy=remedy)
+    if module and library:
+        return finding.ok("module and library")
+    why = (
+        "Whether libgdrapi is installed is not known: the probe gave no answer."
+        if module
+        else "Whether gdrdrv is loaded is not known: /proc/modules was not read."
+    )
+    ask = ["lsmod | grep gdrdrv", "ldconfig -p | grep libgdrapi"]
+    return finding.unknown("?", why=why, remedy=ask)
 
 
 def _lacks_node(machine: Machine) -> bool:
     """Return whether /dev was read and has no gdrdrv, although the module is loaded."""
     listing, loaded = machine.read.names("/dev"), machine.know(nvidia_proc.modules)
     return listing.ok and "gdrdrv" not in listing.names and "gdrdrv" in (loaded or {})
-
-
-def _no_node(machine: Machine) -> Finding:
-    if machine.know(container).engine:
-        do = ["# Start the container with --device=/dev/gdrdrv"]
-    else:
-        make = "sudo mknod -m 666 /dev/gdrdrv c $(awk '$2==\"gdrdrv\"{print $1}' /proc/devices) 0"
-        do = [make]
-    why = "The module is loaded, but programs open /dev/gdrdrv, which is missing."
-    return finding.warn("no /dev/gdrdrv", needed="module, device file", why=why, remedy=do)
 
 
 def _module(machine: Machine) -> bool | None:

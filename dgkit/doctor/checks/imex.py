@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from .. import finding, references
 from ..facts.distribution import initramfs
 from ..facts.imex import CHANNELS, NAME, Imex, imex, is_multi_node
@@ -46,20 +44,25 @@ def _channels_unread(case: Case) -> str:
         readable(_channels_unread, "not read", remedy=[f"ls -l {CHANNELS}"]),
     ],
 )
-def _imex(case: Case) -> Iterator[Finding]:
-    yield _judge(case.machine, case.machine.know(imex))
-
-
-def _judge(machine: Machine, found: Imex) -> Finding:
-    inside = bool(machine.know(container).engine)
+def _imex(case: Case) -> Finding:
+    found = case.machine.know(imex)
+    inside = bool(case.machine.know(container).engine)
     if not found.channels:
-        return _no_channel(machine, found, inside=inside)
-    if any(name.startswith(CHANNELS) for name in machine.know(refused)):
+        why = (
+            "Memory for other machines cannot be allocated: cuMemCreate ends with 800, not "
+            "permitted."
+        )
+        return finding.warn(
+            "no IMEX channel",
+            why=f"{why} {_NCCL}",
+            remedy=_in_container(case.machine) if inside else _on_host(case.machine, found),
+        )
+    if any(name.startswith(CHANNELS) for name in case.machine.know(refused)):
         return finding.warn(
             "the channel is not for this process",
             why=f"Memory for other machines cannot be allocated (800, not permitted). {_NCCL}",
             remedy=[f"ls -l {CHANNELS}"],
-        )  # fmt: skip
+        )
     if found.runs is False and not inside:
         return finding.warn(
             "the service does not run",
@@ -72,14 +75,6 @@ def _judge(machine: Machine, found: Imex) -> Finding:
         )
     why = "" if found.runs else "Whether the service runs is not visible here: nvidia-imex-ctl -N."
     return finding.ok(", ".join(found.channels[:3]), why=why)
-
-
-def _no_channel(machine: Machine, found: Imex, *, inside: bool) -> Finding:
-    why = "Memory for other machines cannot be allocated: cuMemCreate ends with 800, not permitted."
-    return finding.warn(
-        "no IMEX channel", why=f"{why} {_NCCL}",
-        remedy=_in_container(machine) if inside else _on_host(machine, found),
-    )  # fmt: skip
 
 
 def _in_container(machine: Machine) -> list[str]:

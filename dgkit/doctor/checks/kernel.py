@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from .. import finding, references
 from ..facts import gpudirect, gpus, nvidia_proc, pci, rdma
@@ -57,27 +57,49 @@ def _release_unread(case: Case) -> str:
         ),
     ],
 )
-def _kernel_version(case: Case) -> Iterator[Finding]:
+def _kernel_version(case: Case) -> Finding:
     linux = case.machine.know(uname)
     release, number = linux.release, linux.version
     if case.machine.know(side) == "dpu":
         why = "The host exports the dma-buf: the Arm cores' kernel does not matter."
-        yield finding.ok(release[:45], needed="any, on a DPU", why=why, sources=_VERSION_SOURCES)
-    elif number >= _SURE:
-        yield finding.ok(release[:45], sources=_VERSION_SOURCES)
-    else:
-        yield _old_kernel(case.machine, release, maybe=number >= _MAYBE)
-
-
-def _old_kernel(machine: Machine, release: str, *, maybe: bool) -> Finding:
-    if machine.know(nvidia_proc.driver).flavour == "closed":
-        return _closed_modules(machine, release)
-    driver = machine.know(nvidia_proc.driver)
+        return finding.ok(release[:45], needed="any, on a DPU", why=why, sources=_VERSION_SOURCES)
+    if number >= _SURE:
+        return finding.ok(release[:45], sources=_VERSION_SOURCES)
+    maybe = number >= _MAYBE
+    if case.machine.know(nvidia_proc.driver).flavour == "closed":
+        old = len(case.machine.know(gpudirect.before_turing)) == len(case.machine.know(gpus.gpus))
+        loaded = case.machine.know(peermem_state) == "loaded" or bool(
+            case.machine.know(prefers_peermem)
+        )
+        sources = (*_VERSION_SOURCES, references.UBUNTU_PEERMEM())
+        why = (
+            "With the closed modules no kernel exports a dma-buf. The alternative is "
+            "nvidia-peermem, "
+        )
+        why += "for which Ubuntu's kernels from 6.8 on have no interface: keep this one."
+        if old or loaded:
+            return finding.ok(
+                release[:45], needed="any, for nvidia-peermem", why=why, sources=sources
+            )
+        unread = case.machine.read.text("/proc/modules").fault not in ("", "absent")
+        make = finding.unknown if unread else finding.warn
+        return make(
+            release[:45],
+            why=why.replace(": keep this one", ""),
+            remedy=[
+                (
+                    "# First install the open kernel modules, which a newer kernel helps: "
+                    "driver-flavour"
+                )
+            ],
+            sources=sources,
+        )
+    driver = case.machine.know(nvidia_proc.driver)
     if driver.loaded and not driver.flavour and driver.why:
         why = f"Whether the open kernel modules are loaded is not known: {driver.why}."
         return finding.unknown(release[:45], why=why)
     # Red Hat's 4.18 contains backports: NVIDIA/nvshmem, issue 67
-    if why := _works(machine, maybe=maybe):
+    if why := _works(case.machine, maybe=maybe):
         return finding.ok(
             release[:45],
             needed="5.12 or backports",
@@ -91,30 +113,9 @@ def _old_kernel(machine: Machine, release: str, *, maybe: bool) -> Finding:
         release[:45],
         needed="6.2 or later" if maybe else "6.2 or later, at least 5.12",
         why=f"{effect}; the alternative is nvidia-peermem.",
-        remedy=_newer(machine),
+        remedy=_newer(case.machine),
         sources=_VERSION_SOURCES,
         disagree=_DISAGREE if maybe else "",
-    )
-
-
-def _closed_modules(machine: Machine, release: str) -> Finding:
-    """Return the finding on an old kernel with closed modules; a newer kernel may break peermem."""
-    old = len(machine.know(gpudirect.before_turing)) == len(machine.know(gpus.gpus))
-    loaded = machine.know(peermem_state) == "loaded" or bool(machine.know(prefers_peermem))
-    sources = (*_VERSION_SOURCES, references.UBUNTU_PEERMEM())
-    why = "With the closed modules no kernel exports a dma-buf. The alternative is nvidia-peermem, "
-    why += "for which Ubuntu's kernels from 6.8 on have no interface: keep this one."
-    if old or loaded:
-        return finding.ok(release[:45], needed="any, for nvidia-peermem", why=why, sources=sources)
-    unread = machine.read.text("/proc/modules").fault not in ("", "absent")
-    make = finding.unknown if unread else finding.warn
-    return make(
-        release[:45],
-        why=why.replace(": keep this one", ""),
-        remedy=[
-            "# First install the open kernel modules, which a newer kernel helps: driver-flavour"
-        ],
-        sources=sources,
     )
 
 
@@ -180,35 +181,39 @@ _P2PDMA_SOURCES = (
     goals=WITH_GPU,
     sides=("host",),
 )
-def _kernel_p2pdma(case: Case) -> Iterator[Finding]:
+def _kernel_p2pdma(case: Case) -> Finding:
     if _lacks_p2pdma(case.machine):
-        yield _without_p2pdma()
-        return
+        return finding.fail(
+            "PCI_P2PDMA not set",
+            needed="PCI_P2PDMA=y",
+            why="CUDA exports no dma-buf although its modules are open: they were built for a "
+            "kernel without PCI peer-to-peer DMA.",
+            remedy=["# Use a kernel with CONFIG_PCI_P2PDMA=y, and NVIDIA's modules built for it"],
+            sources=[*_P2PDMA_SOURCES, references.TALOS("issue 12021")],
+        )
     found = case.machine.know(pci.tree).gpus
     if not found:
-        yield missing_device(case.machine, NO_GPU)
-        return
+        return missing_device(case.machine, NO_GPU)
     others = sorted({gpu.driver for gpu in found} - {"nvidia", "vfio-pci", ""})
     known = case.machine.know(kconfig)
     if known.options and known["CONFIG_PCI_P2PDMA"] != "n":
-        yield finding.ok("PCI_P2PDMA=y", sources=_P2PDMA_SOURCES)
-    elif not others:
+        return finding.ok("PCI_P2PDMA=y", sources=_P2PDMA_SOURCES)
+    if not others:
         state = "not set" if known.options else "not known"
-        yield finding.n_a(
+        return finding.n_a(
             f"{state}; NVIDIA's driver does not need it",
             why="Only other drivers (NVMe, nouveau, vfio) and RDMA on device-private pages share "
             "device memory through it.",
         )
-    elif known.options:
-        yield finding.warn(
+    if known.options:
+        return finding.warn(
             "PCI_P2PDMA not set",
             needed="PCI_P2PDMA=y",
             why=f"Without it the driver {others[0]} shares no GPU memory with other devices.",
             remedy=["# Use a kernel that has it, or NVIDIA's driver, which does not need it"],
             sources=_P2PDMA_SOURCES,
         )
-    else:
-        yield _no_config(known, "PCI_P2PDMA=y", "kernel-p2pdma", _P2PDMA_SOURCES)
+    return _no_config(known, "PCI_P2PDMA=y", "kernel-p2pdma", _P2PDMA_SOURCES)
 
 
 def _lacks_p2pdma(machine: Machine) -> bool:
@@ -226,17 +231,6 @@ def _lacks_p2pdma(machine: Machine) -> bool:
     return any(one.reported and one.works is False and not one.why for one in dma_bufs)
 
 
-def _without_p2pdma() -> Finding:
-    return finding.fail(
-        "PCI_P2PDMA not set",
-        needed="PCI_P2PDMA=y",
-        why="CUDA exports no dma-buf although its modules are open: they were built for a kernel "
-        "without PCI peer-to-peer DMA.",
-        remedy=["# Use a kernel with CONFIG_PCI_P2PDMA=y, and NVIDIA's modules built for it"],
-        sources=[*_P2PDMA_SOURCES, references.TALOS("issue 12021")],
-    )
-
-
 @check(
     "kernel-hmm",
     "Kernel: HMM",
@@ -245,21 +239,20 @@ def _without_p2pdma() -> Finding:
     sides=("host",),
     requires=[device(lambda case: case.machine.know(pci.tree).gpus, NO_GPU)],
 )
-def _kernel_hmm(case: Case) -> Iterator[Finding]:
+def _kernel_hmm(case: Case) -> Finding:
     known = case.machine.know(kconfig)
     sources = (references.HMM(), references.CUDA_HMM(), references.DEVICE_PRIVATE())
     names = ("HMM_MIRROR", "DEVICE_PRIVATE")
     off = [name for name in names if known[f"CONFIG_{name}"] == "n"]
     if known.options and not off:
-        yield finding.ok("HMM_MIRROR=y, DEVICE_PRIVATE=y", sources=sources)
-    elif known.options or not known.denied:
-        yield finding.n_a(
+        return finding.ok("HMM_MIRROR=y, DEVICE_PRIVATE=y", sources=sources)
+    if known.options or not known.denied:
+        return finding.n_a(
             f"{' and '.join(off)} not set" if known.options else "not known; nothing needs it",
             why="GPU kernels cannot use memory of malloc, and RDMA on device-private pages does "
             "not work. All other memory works.",
         )
-    else:
-        yield _no_config(known, "HMM_MIRROR=y, DEVICE_PRIVATE=y", "kernel-hmm", sources)
+    return _no_config(known, "HMM_MIRROR=y, DEVICE_PRIVATE=y", "kernel-hmm", sources)
 
 
 _EXAMINED = (7, 3)  # newest kernel whose hmm.h and memremap.h were searched for the patches
@@ -277,10 +270,10 @@ _PATCHES = (
     goals={Goal.RDMA},
     sides=("host",),
 )
-def _kernel_device_private(case: Case) -> Iterator[Finding]:
+def _kernel_device_private(case: Case) -> Finding:
     number = case.machine.know(uname).version
     text = ".".join(map(str, number))
-    yield finding.n_a(
+    return finding.n_a(
         f"not in Linux {text}" if () < number <= _EXAMINED else f"not known of Linux {text or '?'}",
         why=_PATCHES,
         sources=(references.DEVICE_PRIVATE_REVIEW(), references.DEVICE_PRIVATE()),

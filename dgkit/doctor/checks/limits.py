@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 
 from ...units import size_text
 from .. import finding, references
@@ -83,26 +83,25 @@ _NOFILE = references.GETRLIMIT("RLIMIT_NOFILE")
         readable(_unread("memlock", _soft_and_hard), "not read"),
     ],
 )
-def _memlock(case: Case) -> Iterator[Finding]:
+def _memlock(case: Case) -> Finding:
     exempt = holds(case.machine, IPC_LOCK)
     soft, hard = _soft_and_hard(case.machine.read.ask("memlock")) or (None, None)
     unlimited = soft is None or soft >= max(case.size, _PLENTY) or exempt
     if unlimited and (kept := case.machine.know(kept_by_handover)):
-        yield _kept(case.machine, kept)
-    elif soft is None:
-        yield finding.ok("unlimited")
-    elif exempt is None:
+        return _kept(case.machine, kept)
+    if soft is None:
+        return finding.ok("unlimited")
+    if exempt is None:
         found, why = size_text(soft), "Whether root has CAP_IPC_LOCK is not known: "
         why += "/proc/self/status was not read."
-        yield finding.unknown(found, why=why)
-    elif soft >= max(case.size, _PLENTY):
+        return finding.unknown(found, why=why)
+    if soft >= max(case.size, _PLENTY):
         why = "Registering host memory locks it: a process can register that much at most."
-        yield finding.ok(size_text(soft), why=why)
-    elif exempt:
+        return finding.ok(size_text(soft), why=why)
+    if exempt:
         found = f"{size_text(soft)}, which does not apply to this user"
-        yield finding.ok(found)
-    else:
-        yield _limited(case, soft, hard)
+        return finding.ok(found)
+    return _limited(case, soft, hard)
 
 
 def _kept(machine: Machine, kept: int) -> Finding:
@@ -144,22 +143,21 @@ _QUEUES = 1 << 20  # bytes: a completion queue of 4,096 entries and two work que
     sources=_MEMLOCK_SOURCES,
     requires=[device(lambda case: pairs.peers(case.machine, case.goal), "no NIC with queues")],
 )
-def _memlock_queues(case: Case) -> Iterator[Finding]:
+def _memlock_queues(case: Case) -> Finding:
     known, exempt = _soft_and_hard(case.machine.read.ask("memlock")), holds(case.machine, IPC_LOCK)
     needed = size_text(_QUEUES)
     if known is None or (known[0] is not None and known[0] < _QUEUES and exempt is None):
         why = "The limit, or whether it applies to this user, is not known: see memlock."
-        yield finding.unknown("?", needed=needed, why=why)
-    elif known[0] is None or known[0] >= _QUEUES or exempt:
-        yield finding.ok("enough", needed=needed)
-    else:
-        yield finding.fail(
-            size_text(known[0]),
-            needed=f"unlimited, at least {needed}",
-            why="The queues of an RDMA device are locked memory, whatever is transferred: "
-            "creating one fails with 'Cannot allocate memory'.",
-            remedy=_unlock(case.machine, known[1]),
-        )
+        return finding.unknown("?", needed=needed, why=why)
+    if known[0] is None or known[0] >= _QUEUES or exempt:
+        return finding.ok("enough", needed=needed)
+    return finding.fail(
+        size_text(known[0]),
+        needed=f"unlimited, at least {needed}",
+        why="The queues of an RDMA device are locked memory, whatever is transferred: "
+        "creating one fails with 'Cannot allocate memory'.",
+        remedy=_unlock(case.machine, known[1]),
+    )
 
 
 def _unlock(machine: Machine, hard: int | None) -> list[str]:
@@ -189,18 +187,17 @@ def _unlock(machine: Machine, hard: int | None) -> list[str]:
         )
     ],
 )
-def _page_size(case: Case) -> Iterator[Finding]:
+def _page_size(case: Case) -> Finding:
     size = case.machine.read.ask("page-size").data
     if size <= 4096:
-        yield finding.ok(size_text(size))
-    else:
-        why = (
-            f"A dma-buf begins and ends at a multiple of {size_text(size)}: the rest of the first "
-            "and last page is shared, too."
-        )
-        make = finding.ok if size <= 65536 else finding.warn
-        remedy = [] if size <= 65536 else ["# Boot a kernel with pages of 4 or 64 KiB"]
-        yield make(size_text(size), why=why, remedy=remedy)
+        return finding.ok(size_text(size))
+    why = (
+        f"A dma-buf begins and ends at a multiple of {size_text(size)}: the rest of the first "
+        "and last page is shared, too."
+    )
+    make = finding.ok if size <= 65536 else finding.warn
+    remedy = [] if size <= 65536 else ["# Boot a kernel with pages of 4 or 64 KiB"]
+    return make(size_text(size), why=why, remedy=remedy)
 
 
 @check(
@@ -211,14 +208,13 @@ def _page_size(case: Case) -> Iterator[Finding]:
     needed=f"{_MIN_FILES}",
     requires=[readable(_unread("open-files", _soft_and_hard), "not read")],
 )
-def _open_files(case: Case) -> Iterator[Finding]:
+def _open_files(case: Case) -> Finding:
     soft, hard = _soft_and_hard(case.machine.read.ask("open-files")) or (None, None)
     found = "unlimited" if soft is None else f"{soft}"
     if soft is None or soft >= _MIN_FILES:
-        yield finding.ok(found)
-        return
+        return finding.ok(found)
     more = "4096" if hard is None or hard >= 4096 else f"{hard}"
-    yield finding.warn(
+    return finding.warn(
         found,
         why="An exported or imported region keeps two or three files open, a connection a few.",
         remedy=[f"ulimit -n {more}  # in the shell that starts the program"],

@@ -101,33 +101,29 @@ def _by_design(link: PcieLink, port: PcieLink) -> str:
 
 def _slow(case: Case, device: PciDevice, link: PcieLink) -> Finding:
     if device.is_gpu:
-        return _slow_gpu(case, device, link)
+        alike = (found for found in case.machine.know(smi).gpus if found.address == device.address)
+        state = next((found.value("Performance State") for found in alike), "")
+        now, most = link.speeds
+        idle = re.fullmatch(r"P([0-9]{1,2})", state)
+        if idle is not None and int(idle[1]) > _BUSY:
+            return finding.ok(
+                f"{now} now (idle, {state}), at most {most.removeprefix('PCIe ')}",
+                why="A GPU lowers its link speed when idle.",
+                sources=[_STATES],
+            )
+        again = ["# Start work on the GPU, then check again", "dgkit doctor link"]
+        if idle is None:
+            why = "A GPU lowers its link speed when idle; nvidia-smi does not show whether it is."
+            return finding.unknown(
+                f"{now} now", why=why, remedy=["nvidia-smi -q -d PERFORMANCE"], sources=[_STATES]
+            )
+        why = (
+            f"Its performance state {state} is one under load; the link should be slow only "
+            "when idle."
+        )
+        return finding.warn(link.text, why=why, remedy=[*again, *_SEAT], sources=[_STATES])
     why = "Card and slot support more: check riser, cable and BIOS limits."
     return finding.warn(link.text, why=why, remedy=_SEAT)
-
-
-def _slow_gpu(case: Case, gpu: PciDevice, link: PcieLink) -> Finding:
-    """Return the finding on a GPU's link, which is slow when idle: performance state P3 to P15."""
-    alike = (found for found in case.machine.know(smi).gpus if found.address == gpu.address)
-    state = next((found.value("Performance State") for found in alike), "")
-    now, most = link.speeds
-    idle = re.fullmatch(r"P([0-9]{1,2})", state)
-    if idle is not None and int(idle[1]) > _BUSY:
-        return finding.ok(
-            f"{now} now (idle, {state}), at most {most.removeprefix('PCIe ')}",
-            why="A GPU lowers its link speed when idle.",
-            sources=[_STATES],
-        )
-    again = ["# Start work on the GPU, then check again", "dgkit doctor link"]
-    if idle is None:
-        why = "A GPU lowers its link speed when idle; nvidia-smi does not show whether it is."
-        return finding.unknown(
-            f"{now} now", why=why, remedy=["nvidia-smi -q -d PERFORMANCE"], sources=[_STATES]
-        )
-    why = (
-        f"Its performance state {state} is one under load; the link should be slow only when idle."
-    )
-    return finding.warn(link.text, why=why, remedy=[*again, *_SEAT], sources=[_STATES])
 
 
 def _judge_narrowest(case: Case, pair: pairs.Pair, links: dict[str, PcieLink]) -> Iterator[Finding]:

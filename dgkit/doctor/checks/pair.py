@@ -46,7 +46,7 @@ def _sides(case: Case) -> tuple[Machine, Machine]:
         readable(lambda case: _sides(case)[1].know(pci.tree).why, "no PCI devices of the DPU"),
     ],
 )
-def _pair_bluefield(case: Case) -> Iterator[Finding]:
+def _pair_bluefield(case: Case) -> Finding:
     host, dpu = _sides(case)
     trees = host.know(pci.tree), dpu.know(pci.tree)
     on_host, on_dpu = ({card.bluefield for card in tree.bluefields} for tree in trees)
@@ -54,13 +54,12 @@ def _pair_bluefield(case: Case) -> Iterator[Finding]:
     if not on_host:
         why = "The host has no BlueField on its PCI bus: this DPU is in another machine."
         remedy = ["lspci -d 15b3:  # on the host: is the card there?"]
-        yield finding.fail(found, needed="the same", why=why, remedy=remedy)
-    elif not on_dpu or on_host & on_dpu:
-        yield _judge_modes(host, dpu) or _judge_ports(host, dpu, found)
-    else:
-        why = "They are of different generations: this DPU is in another machine."
-        remedy = ["# Record the DPU and the host that it is installed in"]
-        yield finding.fail(found, needed="the same", why=why, remedy=remedy)
+        return finding.fail(found, needed="the same", why=why, remedy=remedy)
+    if not on_dpu or on_host & on_dpu:
+        return _judge_modes(host, dpu) or _judge_ports(host, dpu, found)
+    why = "They are of different generations: this DPU is in another machine."
+    remedy = ["# Record the DPU and the host that it is installed in"]
+    return finding.fail(found, needed="the same", why=why, remedy=remedy)
 
 
 def _join(names: set[str]) -> str:
@@ -185,27 +184,26 @@ _MEMORY_SOURCES = (
     needed="exported and imported",
     requires=_BOTH,
 )
-def _pair_memory(case: Case) -> Iterator[Finding]:
+def _pair_memory(case: Case) -> Finding:
     host, dpu = _sides(case)
     verdicts = {name: _verdict(case, host, name) for name in _EXPORTS}
     imports = _verdict(case, dpu, "doca-libraries")
     exports = [how for name, how in _EXPORTS.items() if verdicts[name] is Verdict.OK]
     _needed, checked = "exported and imported", _describe(verdicts)
     if Verdict.UNKNOWN in (imports, *verdicts.values()) and not exports:
-        yield finding.unknown("not known", why=checked)
-    elif not exports:
+        return finding.unknown("not known", why=checked)
+    if not exports:
         found, do = "no export of GPU memory", "dgkit doctor dmabuf-gpu peermem  # on the host"
-        yield finding.fail(found, why=checked, remedy=[do])
-    elif imports is Verdict.FAIL:
+        return finding.fail(found, why=checked, remedy=[do])
+    if imports is Verdict.FAIL:
         found, do = "no import on the DPU", "dgkit doctor doca-libraries  # on the DPU"
         why = "DOCA's libraries are missing on the DPU."
-        yield finding.fail(found, why=why, remedy=[do])
-    else:
-        why = (
-            "NVIDIA's forum says that the Arm cores can reach GPU memory, and that no document "
-            "describes it; nothing confirms that DOCA DMA accepts a dma-buf of it."
-        )
-        yield finding.ok(f"exported {exports[0]}", why=why)
+        return finding.fail(found, why=why, remedy=[do])
+    why = (
+        "NVIDIA's forum says that the Arm cores can reach GPU memory, and that no document "
+        "describes it; nothing confirms that DOCA DMA accepts a dma-buf of it."
+    )
+    return finding.ok(f"exported {exports[0]}", why=why)
 
 
 def _verdict(case: Case, machine: Machine, name: str) -> Verdict:

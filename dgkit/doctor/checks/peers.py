@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 from .. import finding, references
 from ..facts import cuda, gpus, nvidia_topo, pairs, virtual
@@ -40,15 +39,14 @@ _RESTART_FABRIC = (
     sides=_HOST,
     requires=[gpu_present],
 )
-def _gpu_peers(case: Case) -> Iterator[Finding]:
+def _gpu_peers(case: Case) -> Finding:
     both = pairs.pairs(case.machine, case.goal)
     if not both:
-        yield finding.fail(
+        return finding.fail(
             "one GPU", needed="two or more", why="There is no other GPU to exchange data with.",
             remedy=["nvidia-smi -L"], sources=[_SMI],
         )  # fmt: skip
-        return
-    yield _without_access(case.machine) or _connected(case.machine, both)
+    return _without_access(case.machine) or _connected(case.machine, both)
 
 
 def _connected(machine: Machine, both: tuple[Pair, ...]) -> Finding:
@@ -91,7 +89,18 @@ def _without_access(machine: Machine) -> Finding | None:
     if machine.know(_nvlinks) or cells & {"OK", "U"}:
         return None
     if not cells:
-        return _geforce(machine, found)
+        ages = {gpu.architecture.lower() for gpu in found}
+        without = _WITHOUT_NVLINK if machine.know(nvidia_topo.topology_matrix).why else _WITHOUT_P2P
+        if not (ages <= without and all("geforce" in gpu.name.lower() for gpu in found)):
+            return None
+        return finding.fail(
+            f"{found[0].name}, no NVLink",
+            needed="OK",
+            why="NVIDIA's driver has no peer access between these GeForce GPUs over PCIe. "
+            f"{_STAGED}",
+            remedy=[nvidia_topo.PEERS],
+            sources=[_P2P],
+        )
     cell = next((cell for cell in _REFUSED if cell in cells), "NS")
     what, remedy = _REFUSED[cell]
     if cell == "CNS" and machine.know(virtual.virtual).is_vm:
@@ -104,19 +113,6 @@ def _without_access(machine: Machine) -> Finding | None:
 
 _WITHOUT_NVLINK = frozenset({"ada", "ada lovelace", "blackwell"})
 _WITHOUT_P2P = _WITHOUT_NVLINK | {"turing", "ampere"}
-
-
-def _geforce(machine: Machine, found: tuple[Gpu, ...]) -> Finding | None:
-    """Return the finding on GeForce GPUs from Turing on: peer access needs NVLink, if available."""
-    ages = {gpu.architecture.lower() for gpu in found}
-    without = _WITHOUT_NVLINK if machine.know(nvidia_topo.topology_matrix).why else _WITHOUT_P2P
-    if not (ages <= without and all("geforce" in gpu.name.lower() for gpu in found)):
-        return None
-    return finding.fail(
-        f"{found[0].name}, no NVLink", needed="OK",
-        why=f"NVIDIA's driver has no peer access between these GeForce GPUs over PCIe. {_STAGED}",
-        remedy=[nvidia_topo.PEERS], sources=[_P2P],
-    )  # fmt: skip
 
 
 _P2P = references.NVIDIA_SMI("topo -p2p, Legend")
@@ -141,18 +137,6 @@ def _nvlink_errors(machine: Machine) -> dict[str, str]:
     return {at.lower().partition(".")[0]: xid for at, xid in found if int(xid) in _NVLINK_XIDS}
 
 
-def _nvlink_error(xid: str, goal: Goal) -> Finding:
-    make = finding.fail if goal is Goal.P2P else finding.warn
-    return make(
-        f"Xid {xid} since the start",
-        needed="no error",
-        why="The kernel's log has an error of NVLink: copies between these GPUs can hang until "
-        "they are reset.",
-        remedy=("sudo dmesg | grep -i xid", "# Reset the GPUs, or restart the machine."),
-        sources=[_XIDS],
-    )
-
-
 @check(
     "nvlink-fabric",
     "NVLink fabric",
@@ -167,7 +151,15 @@ def _nvlink_fabric(case: Case, gpu: Gpu) -> Finding:
     errors = case.machine.know(_nvlink_errors)
     fields = listed.get(gpu.address)
     if xid := errors.get(gpu.address.partition(".")[0]):
-        return _nvlink_error(xid, case.goal)
+        make = finding.fail if case.goal is Goal.P2P else finding.warn
+        return make(
+            f"Xid {xid} since the start",
+            needed="no error",
+            why="The kernel's log has an error of NVLink: copies between these GPUs can hang until "
+            "they are reset.",
+            remedy=("sudo dmesg | grep -i xid", "# Reset the GPUs, or restart the machine."),
+            sources=[_XIDS],
+        )
     state = fields.value("Fabric/State") if fields else ""
     status = fields.value("Fabric/Status") if fields else ""
     if not state or state == "N/A":

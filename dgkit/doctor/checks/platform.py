@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from .. import finding, references
 from ..facts import cuda, gpudirect, pairs, pci, pci_ids
@@ -60,9 +61,26 @@ def _gpudirect_platform(case: Case, gpu: Gpu) -> Finding:
     names = ("GPU_DIRECT_RDMA_SUPPORTED", "DMA_BUF_SUPPORTED")
     values = [cuda.attribute(case.machine, gpu, name) for name in names]
     supported = None if values == [None, None] else any(values)
-    source: list[references.Source] = [references.GPUDIRECT("Supported Systems")]
+    source: Sequence[references.Source] = [references.GPUDIRECT("Supported Systems")]
     if supported is False or (supported is None and not kind.direct):
-        return _no_gpudirect(found, kind, case.goal)
+        why, source = _WITHOUT.get(
+            kind,
+            (
+                "CUDA reports that this GPU has no GPUDirect here.",
+                (references.GPUDIRECT("Device Attribute"),),
+            ),
+        )
+        remedy = [_PINNED]
+        if case.goal is Goal.GPUNETIO:
+            remedy = [
+                "# Allocate queues and data as DOCA_GPU_MEM_TYPE_CPU_GPU, with CPU proxy mode:",
+                "# doca_eth_rxq_gpu_set_rq_mem_type, doca_eth_txq_gpu_set_sq_mem_type,",
+                "# doca_eth_txq_gpu_set_uar_on_cpu",
+            ]
+        shared = kind in (Kind.SPARK, Kind.TEGRA)  # pinned memory is as fast there
+        make = finding.warn if shared or case.goal is Goal.GPUNETIO else finding.fail
+        found = f"{found}: no GPUDirect"
+        return make(found, needed="GPUDirect", why=why, remedy=remedy, sources=source)
     if without := _efa_only(case):
         return without
     if supported is None and gpu.virtualization.upper() == "VGPU":
@@ -70,7 +88,15 @@ def _gpudirect_platform(case: Case, gpu: Gpu) -> Finding:
         info = ["dgkit info"]
         return finding.unknown(f"{found}, a vGPU", why=why, remedy=info, sources=[_VGPU])
     if kind is Kind.GRACE:
-        return _judge_grace(found, case.machine)
+        nics = case.machine.know(pci.tree).nics
+        connectx8 = any(nic.vendor == pci_ids.MELLANOX and nic.device in _CONNECTX8 for nic in nics)
+        source = [references.GRACE_CX8("Reference Code")]
+        if connectx8 and (0,) < case.machine.know(uname).version < (6, 14):
+            why = "A ConnectX-8 reaches GPU memory through its Data Direct interface, which needs "
+            why += "NVIDIA's kernel 6.14 or later."
+            do = [restart("sudo apt install -y linux-nvidia-64k-6.14")]
+            return finding.warn(found, needed="Linux 6.14", why=why, remedy=do, sources=source)
+        return finding.ok(f"{found}, coherent with the CPU", needed="GPUDirect", sources=source)
     if supported is None and not gpu.name:
         why = "Neither the driver nor nvidia-smi names the GPU."
         return finding.unknown(
@@ -120,37 +146,3 @@ def _judge_vmm(machine: Machine, gpu: Gpu, found: str) -> Finding | None:
     else:
         return None
     return finding.warn(found, needed="GPUDirect", why=why, remedy=remedy, sources=source)
-
-
-def _no_gpudirect(found: str, kind: Kind, goal: Goal) -> Finding:
-    why, source = _WITHOUT.get(
-        kind,
-        (
-            "CUDA reports that this GPU has no GPUDirect here.",
-            (references.GPUDIRECT("Device Attribute"),),
-        ),
-    )
-    remedy = [_PINNED]
-    if goal is Goal.GPUNETIO:
-        remedy = [
-            "# Allocate queues and data as DOCA_GPU_MEM_TYPE_CPU_GPU, with CPU proxy mode:",
-            "# doca_eth_rxq_gpu_set_rq_mem_type, doca_eth_txq_gpu_set_sq_mem_type,",
-            "# doca_eth_txq_gpu_set_uar_on_cpu",
-        ]
-    shared = kind in (Kind.SPARK, Kind.TEGRA)  # pinned memory is as fast there
-    make = finding.warn if shared or goal is Goal.GPUNETIO else finding.fail
-    found = f"{found}: no GPUDirect"
-    return make(found, needed="GPUDirect", why=why, remedy=remedy, sources=source)
-
-
-def _judge_grace(found: str, machine: Machine) -> Finding:
-    """Return the finding on Grace, where ConnectX-8 without PCIe ATS needs a newer kernel."""
-    nics = machine.know(pci.tree).nics
-    connectx8 = any(nic.vendor == pci_ids.MELLANOX and nic.device in _CONNECTX8 for nic in nics)
-    source = [references.GRACE_CX8("Reference Code")]
-    if connectx8 and (0,) < machine.know(uname).version < (6, 14):
-        why = "A ConnectX-8 reaches GPU memory through its Data Direct interface, which needs "
-        why += "NVIDIA's kernel 6.14 or later."
-        do = [restart("sudo apt install -y linux-nvidia-64k-6.14")]
-        return finding.warn(found, needed="Linux 6.14", why=why, remedy=do, sources=source)
-    return finding.ok(f"{found}, coherent with the CPU", needed="GPUDirect", sources=source)

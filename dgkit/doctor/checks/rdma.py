@@ -99,7 +99,31 @@ def _hidden(case: Case, device: RdmaDevice, visible: frozenset[str]) -> Finding:
     engine = case.machine.know(virtual.container).engine
     others = case.machine.know(rdma.devices).devices
     if any(other.model == device.model and other.name in visible for other in others):
-        return _without_file(case.machine)
+        found, why = (
+            "no file in /dev/infiniband",
+            "Others of its kind are listed: its library is here.",
+        )
+        if not case.machine.know(virtual.container).engine:
+            return finding.fail(
+                found,
+                needed="uverbs file",
+                why=why,
+                remedy=["ls -l /dev/infiniband", "sudo udevadm trigger -s infiniband_verbs"],
+            )
+        release = versions.rdma_core(case.machine.know(versions.libraries).version("libibverbs"))
+        why = "This container was not given it."
+        if release is None or not release < _SKIPS_UNOPENED:
+            return finding.ok(found, why=why)
+        return finding.warn(
+            found,
+            needed="rdma-core 38 or later",
+            sources=[_UNOPENED],
+            why=f"{why} librdmacm of rdma-core {release} then finds no device at all (ENODEV); "
+            "verbs without librdmacm work.",
+            remedy=[
+                "# In the container's image: rdma-core 38 or later; or give it all device files."
+            ],
+        )
     lib = "ibv_devinfo does not list it: its provider library is missing"
     remedy = [_install_providers(case.machine)]
     if engine:
@@ -111,26 +135,6 @@ def _hidden(case: Case, device: RdmaDevice, visible: frozenset[str]) -> Finding:
         why=f"{lib}.",
         remedy=remedy,
     )
-
-
-def _without_file(machine: Machine) -> Finding:
-    """Return the finding on a device that libibverbs cannot open, unlike others of its kind."""
-    found, why = "no file in /dev/infiniband", "Others of its kind are listed: its library is here."
-    if not machine.know(virtual.container).engine:
-        return finding.fail(
-            found, needed="uverbs file", why=why,
-            remedy=["ls -l /dev/infiniband", "sudo udevadm trigger -s infiniband_verbs"],
-        )  # fmt: skip
-    release = versions.rdma_core(machine.know(versions.libraries).version("libibverbs"))
-    why = "This container was not given it."
-    if release is None or not release < _SKIPS_UNOPENED:
-        return finding.ok(found, why=why)
-    return finding.warn(
-        found, needed="rdma-core 38 or later", sources=[_UNOPENED],
-        why=f"{why} librdmacm of rdma-core {release} then finds no device at all (ENODEV); verbs "
-        "without librdmacm work.",
-        remedy=["# In the container's image: rdma-core 38 or later; or give it all device files."],
-    )  # fmt: skip
 
 
 def _install_providers(machine: Machine) -> str:

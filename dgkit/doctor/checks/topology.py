@@ -79,7 +79,20 @@ GPU_AND_PEER = (
     requires=GPU_AND_PEER,
 )
 def _topology(case: Case) -> Iterator[Finding]:
-    yield from _judge_override(case.machine)
+    override = topology.override(case.machine)
+    if override not in ("", "0", "1"):
+        yield finding.warn(
+            f"{topology.OVERRIDE} is {override}"[:45],
+            needed="0 or 1",
+            subject="NVIDIA's driver",
+            why="With this setting the driver may deny GPU memory to every NIC and DPU.",
+            remedy=[
+                f"grep -rn {topology.OVERRIDE} /etc/modprobe.d",
+                "# Remove it there, then:",
+                restart(initramfs(case.machine)),
+            ],
+            sources=[_DRIVER],
+        )
     virtual_machine = case.machine.know(virtual.virtual).is_vm
     found = pairs.pairs(case.machine, case.goal)
     if virtual_machine:
@@ -97,24 +110,6 @@ def _topology(case: Case) -> Iterator[Finding]:
         yield judged
 
 
-def _judge_override(machine: Machine) -> Iterator[Finding]:
-    """Yield a warning if the driver's setting is neither 0 (test topology) nor 1 (allow all)."""
-    override = topology.override(machine)
-    if override not in ("", "0", "1"):
-        yield finding.warn(
-            f"{topology.OVERRIDE} is {override}"[:45],
-            needed="0 or 1",
-            subject="NVIDIA's driver",
-            why="With this setting the driver may deny GPU memory to every NIC and DPU.",
-            remedy=[
-                f"grep -rn {topology.OVERRIDE} /etc/modprobe.d",
-                "# Remove it there, then:",
-                restart(initramfs(machine)),
-            ],
-            sources=[_DRIVER],
-        )
-
-
 def _driver_test(machine: Machine) -> str:
     """Return a sentence on what NVIDIA's driver does if no switch connects the two devices."""
     if topology.override(machine) == "1":
@@ -123,10 +118,6 @@ def _driver_test(machine: Machine) -> str:
         "If no switch connects the two, NVIDIA's driver refuses them on chipsets that it considers "
         "unsuitable; dmesg then has 'topology not supported'."
     )
-
-
-def _subject(machine: Machine, pair: Pair) -> str:
-    return " and ".join(pairs.label(machine, end) for end in (pair.gpu, pair.peer))
 
 
 def _guest(found: Sequence[Pair]) -> Finding:
@@ -188,7 +179,7 @@ def _judge(machine: Machine, pair: Pair, goal: Goal) -> Finding:
         )
     else:
         judged = _far(machine, pair)
-    subject = _subject(machine, pair)
+    subject = " and ".join(pairs.label(machine, end) for end in (pair.gpu, pair.peer))
     return msgspec.structs.replace(judged, needed="PIX or PXB; PHB is acceptable", subject=subject)
 
 
@@ -209,7 +200,19 @@ def _far(machine: Machine, pair: Pair) -> Finding:
             sources=[references.GRACE_CX8("Platform Software and Configuration")],
         )
     if _kind(machine, pair.gpu.address) is Kind.GRACE:
-        return _judge_grace(near)
+        by = (
+            "The NIC reaches GPU memory through the CPU, by NVLink-C2C: their positions in the "
+            "PCIe "
+        )
+        by += "tree do not matter"
+        if near is not Near.SYS:
+            return finding.ok(f"{near}, by NVLink-C2C", why=f"{by}.", sources=[_DRIVER])
+        return finding.warn(
+            f"{near}, by NVLink-C2C",
+            why=f"{by}, but the bytes pass two CPU sockets.",
+            remedy=["# Use the NIC on the GPU's socket", nvidia_topo.COMMAND],
+            sources=[_DRIVER, _GUIDE],
+        )
     return finding.warn(
         f"{near}: {near.text}",
         why=f"Bytes pass {near.text}: slower, and on some platforms not at all. "
@@ -217,20 +220,6 @@ def _far(machine: Machine, pair: Pair) -> Finding:
         remedy=[*_MOVE, nvidia_topo.COMMAND, "sudo dmesg | grep -i 'topology not supported'"],
         sources=[_GUIDE, _RDMA, _KERNEL, _DRIVER],
         disagree=_FAR,
-    )
-
-
-def _judge_grace(near: Near) -> Finding:
-    """Return the finding on a GPU coherent with the CPU, for which the driver tests nothing."""
-    by = "The NIC reaches GPU memory through the CPU, by NVLink-C2C: their positions in the PCIe "
-    by += "tree do not matter"
-    if near is not Near.SYS:
-        return finding.ok(f"{near}, by NVLink-C2C", why=f"{by}.", sources=[_DRIVER])
-    return finding.warn(
-        f"{near}, by NVLink-C2C",
-        why=f"{by}, but the bytes pass two CPU sockets.",
-        remedy=["# Use the NIC on the GPU's socket", nvidia_topo.COMMAND],
-        sources=[_DRIVER, _GUIDE],
     )
 
 

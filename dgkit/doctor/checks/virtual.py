@@ -30,25 +30,22 @@ _SOURCES = (_GUIDE, references.P2PDMA("PCI Peer-to-Peer DMA Support"))
     needed="no",
     requires=[readable(lambda case: case.machine.know(virtual).why, "not known")],
 )
-def _virtual_machine(case: Case) -> Iterator[Finding]:
+def _virtual_machine(case: Case) -> Finding:
     found = case.machine.know(virtual)
     if not found.is_vm:
-        yield finding.ok("no")
-        return
+        return finding.ok("no")
     by = f"yes, {found.by}"[:45] if found.by else "yes"
     if found.by == "WSL 2":
         why = "Windows owns the GPU: it is not a PCI device here, so no other device reaches it."
         remedy = ["# Boot Linux on the machine itself, or use the software DPU"]
-        yield finding.warn(by, why=why, remedy=remedy)
-        return
+        return finding.warn(by, why=why, remedy=remedy)
     tree = case.machine.know(pci.tree)
     if not tree.why and not (tree.gpus and peers(case.machine, case.goal)):
-        yield finding.n_a(f"{by}, but with no GPU and NIC")
-        return
+        return finding.n_a(f"{by}, but with no GPU and NIC")
     experimental = case.goal is Goal.GPUNETIO
     note = "GPUNetIO support of virtual machines is experimental. " * experimental
     make = finding.warn if experimental else finding.ok
-    yield make(
+    return make(
         by,
         why=f"{note}GPU and NIC must be passed through whole. What is between them (ACS, IOMMU, "
         "switches) belongs to the hypervisor and is not visible here.",
@@ -71,28 +68,23 @@ def _virtual_machine(case: Case) -> Iterator[Finding]:
         ),
     ],
 )
-def _container(case: Case) -> Iterator[Finding]:
+def _container(case: Case) -> Finding:
     found = case.machine.know(container)
     missing = list(_missing(case, found))
     if not missing and (unread := pci_unread(case.machine)):
         why = f"Which devices it should have is not known: {unread}"
-        yield finding.unknown(found.engine, why=why)
-    elif missing:
-        yield _without_devices(case, found, missing)
-    elif closed := _closed(case.machine):
-        yield closed
-    else:
-        yield finding.ok(f"{found.engine}, with the devices")
-
-
-def _without_devices(case: Case, found: Container, missing: list[str]) -> Finding:
-    infiniband = "/dev/infiniband" in missing
-    return finding.fail(
-        f"{found.engine}, without {' and '.join(missing)}"[:45],
-        why="The machine has them on its PCI bus, but the container has no access to them.",
-        remedy=with_devices(case.machine, gpu="GPU" in missing, infiniband=infiniband),
-        sources=[_GUIDE, references.CONTAINER_TOOLKIT("Running a Sample Workload")],
-    )
+        return finding.unknown(found.engine, why=why)
+    if missing:
+        infiniband = "/dev/infiniband" in missing
+        return finding.fail(
+            f"{found.engine}, without {' and '.join(missing)}"[:45],
+            why="The machine has them on its PCI bus, but the container has no access to them.",
+            remedy=with_devices(case.machine, gpu="GPU" in missing, infiniband=infiniband),
+            sources=[_GUIDE, references.CONTAINER_TOOLKIT("Running a Sample Workload")],
+        )
+    if closed := _closed(case.machine):
+        return closed
+    return finding.ok(f"{found.engine}, with the devices")
 
 
 def _closed(machine: Machine) -> Finding | None:

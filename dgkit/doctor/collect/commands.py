@@ -54,7 +54,10 @@ class Commands:
         path = os.pathsep.join([*(part for part in parts if part.startswith("/")), *_DIRECTORIES])
         found = shutil.which(command[0], path=path)
         if found is None:
-            return _not_found(command[0])
+            name = command[0]
+            if "/" in name and os.path.isfile(name):  # noqa: PTH113 (this never raises)
+                return _denied(name)
+            return Reading(fault="absent", why=f"there is no command {name}")
         now = time.monotonic()
         limit = min(COMMAND_S if limit_s is None else limit_s, until - now)
         if limit <= 0:
@@ -95,7 +98,16 @@ class Commands:
                 with self._change:  # once reaped, its PID may be reused
                     self._running.discard(process)
                     _kill(process)
-                _reap(process)
+                for pipe in (process.stdout, process.stderr):
+                    if pipe is not None:
+                        pipe.close()
+                try:
+                    process.wait(_KILL_S)
+                except subprocess.TimeoutExpired:
+                    with contextlib.suppress(RuntimeError):
+                        threading.Thread(
+                            target=process.wait, name="dgkit-doctor-reap", daemon=True
+                        ).start()
             with self._change:
                 self._busy -= 1
                 self._change.notify_all()
@@ -173,24 +185,6 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
     """Kill the process group. A setuid-root process cannot be killed."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
-
-
-def _reap(process: subprocess.Popen[bytes]) -> None:
-    """Close the pipes and reap the process; in a thread if it hangs in the kernel."""
-    for pipe in (process.stdout, process.stderr):
-        if pipe is not None:
-            pipe.close()
-    try:
-        process.wait(_KILL_S)
-    except subprocess.TimeoutExpired:
-        with contextlib.suppress(RuntimeError):
-            threading.Thread(target=process.wait, name="dgkit-doctor-reap", daemon=True).start()
-
-
-def _not_found(name: str) -> Reading:
-    if "/" in name and os.path.isfile(name):  # noqa: PTH113 (this never raises)
-        return _denied(name)
-    return Reading(fault="absent", why=f"there is no command {name}")
 
 
 def _denied(name: str) -> Reading:

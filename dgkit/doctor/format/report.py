@@ -13,7 +13,7 @@ from ..diagnosis import Diagnosis
 from ..facts.distribution import os_release
 from ..facts.uname import uname
 from ..facts.virtual import container, virtual
-from ..finding import Finding, Verdict, printable
+from ..finding import Verdict, printable
 from ..machine import Machine
 from .summary import group_findings, needed_text, origins, reason
 
@@ -81,15 +81,13 @@ def _machine(diagnosis: Diagnosis) -> Iterator[str]:
     for label, names in _GROUPS.items():
         parts = []
         for name, word in names.items():
-            kinds = Counter(one.found for one in diagnosis.of(name) if _says(one))
+            kinds = Counter(
+                one.found for one in diagnosis.of(name) if one.verdict is not Verdict.NOT_APPLICABLE
+            )
             found = ", ".join(f"{n} x {what}" if n > 1 else what for what, n in kinds.items())
             parts += [f"{word}: {found}" if word else found] if found else []
         if parts:
             yield from _row(label, "; ".join(dict.fromkeys(parts)))
-
-
-def _says(finding: Finding) -> bool:
-    return finding.verdict is not Verdict.NOT_APPLICABLE
 
 
 def _system(machine: Machine) -> str:
