@@ -270,7 +270,7 @@ def _run(options: _Options) -> int:
     if options.reported:
         return _report(options)
     if options.asked:
-        from ..doctor.format.letters import letters_page
+        from ..doctor.format.pages import letters_page
 
         diagnosis = _diagnose(options)
         _print_page(letters_page, diagnosis)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from support.doctor.machines import machine
 
 from dgkit.doctor.collect.reader import Reading
-from dgkit.doctor.facts import ibv_devinfo
+from dgkit.doctor.facts import rdma
 
 # After rdma-core's libibverbs/examples/devinfo.c; GUIDs are invented.
 SHORT = """hca_id:\tmlx5_0
@@ -55,15 +55,15 @@ hca_id:\trxe0
 
 
 def test_a_device_is_read_with_its_firmware_board_and_port() -> None:
-    (found,) = ibv_devinfo.parse(SHORT)
-    assert found == ibv_devinfo.IbvDevice(
+    (found,) = rdma.parse_devinfo(SHORT)
+    assert found == rdma.IbvDevice(
         name="mlx5_0", transport="InfiniBand", firmware="24.33.1048", board="MT_0000000540",
         part=41686, states=("PORT_ACTIVE",), layers=("Ethernet",),
     )  # fmt: skip
 
 
 def test_the_verbose_output_of_several_devices_is_read() -> None:
-    first, second = ibv_devinfo.parse(VERBOSE)
+    first, second = rdma.parse_devinfo(VERBOSE)
     assert (first.name, first.part, first.states) == ("mlx5_1", 41692, ("PORT_DOWN",))
     assert first.layers == ("InfiniBand",)
     assert (second.name, second.firmware, second.states) == ("rxe0", "", ("PORT_ACTIVE",))
@@ -71,16 +71,16 @@ def test_the_verbose_output_of_several_devices_is_read() -> None:
 
 def test_no_devices_are_a_fact_and_a_failure_says_why() -> None:
     none = Reading(said="No IB devices found\n", code=255)
-    assert machine({"run ibv_devinfo": none}).know(ibv_devinfo.devinfo) == ibv_devinfo.IbvDevices()
+    assert machine({"run ibv_devinfo": none}).know(rdma.devinfo) == rdma.IbvDevices()
     broken = Reading(said="ibv_devinfo: error while loading shared libraries\n", code=127)
-    assert "shared libraries" in machine({"run ibv_devinfo": broken}).know(ibv_devinfo.devinfo).why
-    assert machine({}).know(ibv_devinfo.devinfo).why
-    assert machine({"run ibv_devinfo": SHORT}).know(ibv_devinfo.devinfo).names == {"mlx5_0"}
+    assert "shared libraries" in machine({"run ibv_devinfo": broken}).know(rdma.devinfo).why
+    assert machine({}).know(rdma.devinfo).why
+    assert machine({"run ibv_devinfo": SHORT}).know(rdma.devinfo).names == {"mlx5_0"}
 
 
 @given(st.text() | st.lists(st.sampled_from(VERBOSE.split("\t"))).map("\t".join))
 def test_no_text_makes_the_parser_raise(text: str) -> None:
-    for found in ibv_devinfo.parse(text):
+    for found in rdma.parse_devinfo(text):
         assert found.part >= 0
 
 
@@ -93,4 +93,4 @@ def test_what_ibv_devinfo_would_print_is_read_back(devices: list[tuple[str, str,
         f"hca_id:\t{name}\n\tfw_ver:\t\t{firmware}\n\tvendor_part_id:\t{part}\n\n"
         for name, firmware, part in devices
     )
-    assert [(one.name, one.firmware, one.part) for one in ibv_devinfo.parse(text)] == devices
+    assert [(one.name, one.firmware, one.part) for one in rdma.parse_devinfo(text)] == devices

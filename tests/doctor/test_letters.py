@@ -6,7 +6,7 @@ from support.doctor.machines import machine as made
 
 from dgkit.cli import main
 from dgkit.doctor.collect.snapshot import RecordedReader
-from dgkit.doctor.format.letters import letters, letters_page
+from dgkit.doctor.format.pages import letters, letters_page
 from dgkit.doctor.goals import Goal
 from dgkit.doctor.runner import diagnose
 

@@ -19,8 +19,8 @@ from ..machine import Case, Machine
 from ..prerequisites import applies, device, readable, reason
 from ..registry import check
 from ..remedies import SettingsAccess
-from . import _link_type
-from ._bluefield_mode import GUIDE, MODES, REQUIRED_MODE, ModeState, card_label, judge_mode
+from . import _card_settings
+from ._card_settings import GUIDE, MODES, REQUIRED_MODE, ModeState, card_label, judge_mode
 from ._devices import any_of
 
 _NO_BLUEFIELD = "no BlueField"
@@ -183,7 +183,7 @@ def _judge_mode(case: Case, card: Adapter, settings: Config, arm: bool) -> Findi
             needed=str(required),
             why=settings.why or "mlxconfig does not list INTERNAL_CPU_OFFLOAD_ENGINE.",
             subject=card_label(card),
-            remedy=_link_type.query_commands([(card, settings)], bluefield.MODE),
+            remedy=_card_settings.query_commands([(card, settings)], bluefield.MODE),
             sources=[MODES],
         )
     return judge_mode(case.goal, ModeState(card, settings, now, after, evidence, access))
@@ -220,15 +220,15 @@ def _mode_without_root(case: Case, card: Adapter) -> tuple[Mode, str]:
     asks="Are the ports Ethernet or InfiniBand, and do they keep their link as GPUNetIO requires?",
     goals={Goal.GPUNETIO},
     sides=("host",),
-    requires=[device(lambda case: _link_type.nics(case.machine), "no NVIDIA NIC")],
+    requires=[device(lambda case: _card_settings.nics(case.machine), "no NVIDIA NIC")],
 )
 def _bluefield_link(case: Case) -> Iterator[Finding]:
-    nics = _link_type.nics(case.machine)
+    nics = _card_settings.nics(case.machine)
     unread = [(card, settings) for card, settings in nics if settings.fault]
     for card, settings in nics:
         if not settings.fault:
-            yield _link_type.judge_link(card, settings)
-    by_port = [_link_type.judge_port(case.machine, card, settings) for card, settings in unread]
+            yield _card_settings.judge_link(card, settings)
+    by_port = [_card_settings.judge_port(case.machine, card, settings) for card, settings in unread]
     if unread and all(by_port):
         yield from filter(None, by_port)
     elif unread:
@@ -238,7 +238,7 @@ def _bluefield_link(case: Case) -> Iterator[Finding]:
             why=unread[0][1].why,
             subject=", ".join(card.address for card, _ in unread),
             # query all settings, because an Ethernet-only card has no LINK_TYPE_P1
-            remedy=_link_type.query_commands(unread, ()),
+            remedy=_card_settings.query_commands(unread, ()),
             sources=[GUIDE],
         )
 

@@ -16,7 +16,7 @@ from ..machine import Case
 from ..prerequisites import missing_device
 from ..registry import check
 from ..remedies import RESETS, RESETS_DISAGREE, SettingsAccess, power_cycle
-from ._bluefield_mode import card_label
+from ._card_settings import card_label
 
 _DMA_FIRMWARE = version(24, 33, 100)  # of BlueField-2; the first BlueField-3 firmware is newer
 _TESTED_RELEASES = 2  # number of older firmware releases that a DOCA release is tested with

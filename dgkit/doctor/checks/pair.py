@@ -16,7 +16,7 @@ from ..goals import BY_ARM, Goal
 from ..machine import Case, Machine
 from ..prerequisites import applies, readable
 from ..registry import check, named
-from . import _link_type
+from . import _card_settings
 
 _JUDGE_BOTH = "judge both: --from host.snap --from dpu.snap"
 
@@ -93,7 +93,7 @@ def _judge_ports(host: Machine, dpu: Machine, found: str) -> Finding:
         why = f"{listing.why}."
         return finding.unknown(found, needed="representors", why=why)
     if not representors:
-        lines = _link_type.query_commands(host.know(bluefield.configs), bluefield.MODE)
+        lines = _card_settings.query_commands(host.know(bluefield.configs), bluefield.MODE)
         return finding.fail(
             "the DPU does not see the host",
             needed="pf0hpf on the DPU",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from .. import finding, references
 from ..facts import gpudirect, gpus, nvidia_proc, pairs, pci, pci_ids
 from ..facts.distribution import install, os_release, restart
-from ..facts.ofed import ofed
+from ..facts.doca import ofed
 from ..facts.peermem import (
     is_outdated,
     is_separate,

@@ -11,7 +11,6 @@ from ..facts import (
     bluefield,
     distribution,
     firmware,
-    ibv_devinfo,
     nvidia_proc,
     pci,
     rdma,
@@ -20,7 +19,7 @@ from ..facts import (
     virtual,
 )
 from ..facts.bluefield import Mode
-from ..facts.ofed import ofed
+from ..facts.doca import ofed
 from ..facts.peermem import peermem_state
 from ..facts.rdma import RdmaDevice
 from ..facts.topology import Near
@@ -32,8 +31,8 @@ from ..machine import Case, Machine
 from ..prerequisites import applies, missing_device, readable, reason
 from ..registry import check
 from ..remedies import with_devices
+from ._card_settings import to_ethernet
 from ._devices import any_of
-from ._link_type import to_ethernet
 
 _KERNEL = (5, 12)  # first kernel in which mlx5 can register a dma-buf
 _SOURCE = references.RDMA_CORE("ibv_devinfo(1)")
@@ -59,7 +58,7 @@ def _rdma_devices(case: Case) -> Iterator[Finding]:
     if not known.devices:
         yield _no_devices(case)
         return
-    visible = case.machine.know(ibv_devinfo.devinfo)
+    visible = case.machine.know(rdma.devinfo)
     for device in known.devices:
         hidden = not visible.why and device.name not in visible.names
         found = _hidden(case, device, visible.names) if hidden else _judge(case, device)

@@ -7,7 +7,7 @@ A module has parsers, which take text and never raise on malformed input, and fa
 - `topology`, `link`, `bridges`, `pairs`: paths between devices, PCIe links, ACS, pairs to judge.
 - `gpus`, `nvidia_smi`, `nvidia_proc`, `nvidia_topo`: NVIDIA GPUs and their driver.
 - `cuda`, `gpudirect`, `peermem`: CUDA, and access to GPU memory by other devices.
-- `rdma`, `ibv_devinfo`, `firmware`, `mlxconfig`, `data_direct`: network cards.
+- `rdma`, `firmware`, `mlxconfig`, `data_direct`: network cards.
 - `bluefield`, `doca`: BlueField DPUs, which side of one this machine is, and DOCA.
 - `distribution`, `uname`, `virtual`, `kconfig`, `cmdline`, `versions`: the operating
   system.

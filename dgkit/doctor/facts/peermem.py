@@ -7,8 +7,8 @@ import re
 from ..machine import Machine
 from . import nvidia_proc
 from .distribution import os_release
+from .doca import ofed
 from .nvidia_proc import version_key
-from .ofed import ofed
 from .uname import uname
 
 PEERS = "/sys/kernel/mm/memory_peers"
