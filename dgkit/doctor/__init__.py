@@ -13,7 +13,8 @@ The module is callable: `dgkit.doctor(...)` is `api.examine(...)`. README.md is 
     data_paths          verdicts on the data paths of data_path_specs
     symptoms            error texts of symptom_table, explained by the findings
     experiments         what --try runs; its results overrule inferences
-    two_machines        comparison of two recordings
+    finding_order       findings: causes before consequences, what only dgkit needs last
+    snapshot_comparison comparison of two recordings
     program_needs       what a program needs on a machine that is fine
     diagnosis, format   the result, and its text, HTML and summary
 

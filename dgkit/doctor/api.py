@@ -28,8 +28,8 @@ from .record import record as store
 from .redact.redactor import Redactor
 from .registry import named
 from .runner import Progress, diagnose, live_machine
+from .snapshot_comparison import Comparison, compare
 from .symptoms import Explanations, explain, kernel_words, matches, needed_checks
-from .two_machines import Comparison, compare
 
 if TYPE_CHECKING:
     from .format.nics import NicMap

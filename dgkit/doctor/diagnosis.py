@@ -7,12 +7,12 @@ from typing import Any
 
 import msgspec
 
-from .causes import BY_OTHERS, OWN
 from .collect.reader import Trace
 from .data_path_specs import ADVISORY
 from .data_paths import DataPath
 from .experiments.perform import Result
 from .finding import Finding, Verdict, printable, worst
+from .finding_order import BY_OTHERS, OWN
 from .goals import Goal
 from .machine import Case
 

@@ -11,7 +11,6 @@ import msgspec
 
 from . import finding
 from .automatic_goal import choose, nic_mode, signs
-from .causes import lead, order
 from .collect.live import FAST_S, FULL_S, LiveReader, fast_limit
 from .collect.reader import Trace, tracing
 from .data_paths import DataPath, judge_data_paths
@@ -19,6 +18,7 @@ from .diagnosis import Diagnosis
 from .executor import Executor, Job
 from .facts.bluefield import side
 from .finding import Finding
+from .finding_order import lead, order
 from .goals import Goal
 from .machine import SIZE, Case, Machine
 from .registry import Check, checks, named

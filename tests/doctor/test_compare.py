@@ -8,7 +8,7 @@ from dgkit.cli import main
 from dgkit.doctor.finding import Verdict
 from dgkit.doctor.format.pages import comparison_page
 from dgkit.doctor.goals import Goal
-from dgkit.doctor.two_machines import Comparison, compare
+from dgkit.doctor.snapshot_comparison import Comparison, compare
 
 
 def compared(first: str, second: str, goal: Goal | None = None) -> Comparison:

@@ -8,10 +8,10 @@ from support.doctor.machines import judge, machine
 from support.doctor.pci import gpu, nic, sysfs
 
 from dgkit.doctor import Goal, Verdict, finding
-from dgkit.doctor.causes import lead, order
 from dgkit.doctor.collect.reader import Reading
 from dgkit.doctor.data_paths import DataPath
 from dgkit.doctor.finding import Finding, attribute
+from dgkit.doctor.finding_order import lead, order
 from dgkit.doctor.remedies import fit
 
 CUDA = {

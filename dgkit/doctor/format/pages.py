@@ -13,8 +13,8 @@ from ..facts.virtual import container
 from ..finding import Finding, Verdict, printable
 from ..machine import Machine
 from ..program_needs import Answer
+from ..snapshot_comparison import Comparison, Difference
 from ..symptoms import DMESG, EXCLUDED, FOUND, Explanation, Explanations, Match, RankedCause
-from ..two_machines import Comparison, Difference
 from .summary import FindingGroup, group_findings
 from .terminal import LINES, WIDTH, Line, Span, command_line, paragraph, shortened, wrapped
 

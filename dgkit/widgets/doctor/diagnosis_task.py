@@ -9,18 +9,18 @@ from pathlib import Path
 from typing import TypeVar
 
 from ...doctor.api import load_machine
-from ...doctor.causes import order
 from ...doctor.data_paths import judge_data_paths
 from ...doctor.diagnosis import Diagnosis
 from ...doctor.experiments.overrule import overrule
 from ...doctor.experiments.perform import perform
 from ...doctor.experiments.plan import Experiment, plan
+from ...doctor.finding_order import order
 from ...doctor.format.nics import NicMap, nic_map
 from ...doctor.goals import Goal
 from ...doctor.machine import SIZE, Machine
 from ...doctor.registry import checks
 from ...doctor.runner import diagnose, live_machine
-from ...doctor.two_machines import Comparison, against
+from ...doctor.snapshot_comparison import Comparison, against
 from .topology_model import TopologyModel, topology_model
 
 T = TypeVar("T")

@@ -8,7 +8,7 @@ from typing import Any
 from ...doctor.experiments.overrule import TITLES
 from ...doctor.format.nics import NicMap, svg, table_rows
 from ...doctor.format.summary import tried_kinds
-from ...doctor.two_machines import Comparison, Difference
+from ...doctor.snapshot_comparison import Comparison, Difference
 from .diagnosis_task import Request, Result
 from .serialize import truncate
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import msgspec
 
-from .causes import serving
 from .collect.snapshot import RecordedReader
 from .data_paths import DataPath
 from .diagnosis import Diagnosis
 from .finding import Finding, Verdict
+from .finding_order import serving
 from .goals import Goal
 from .machine import SIZE, Machine
 from .runner import diagnose
