@@ -72,7 +72,7 @@ def _serve(start: Any, parent: socket.socket, end: int) -> bool:
     from ..dma import FaultRule
     from ..types import Status
     from ..wire.messages import Started
-    from .serve import serve
+    from .agent_process import serve
     from .serve_options import default_memory
 
     rules = [FaultRule(**{**rule, "status": Status(rule["status"])}) for rule in start.rules]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..dma.gpu_queue import RingConfig, check_served
-from ..dma.proxy import Proxy
+from ..dma.gpu_queue_proxy import Proxy
 from ..dma.remote_ring import ImportedRing
 from ..errors import ClosedError, LimitReached, PeerError
 from ..wire.messages import MAX_RINGS, OpenRing, RingOpened

@@ -14,7 +14,7 @@ from ..sizes import BLOCKS_AHEAD
 from ..types import Access
 from ..wire import messages as m
 from .client import on_gpu
-from .monitor import Monitor
+from .latency_monitor import Monitor
 
 if TYPE_CHECKING:
     from ..dpu.region_ref import RegionRef

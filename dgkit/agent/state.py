@@ -12,7 +12,7 @@ from ..wire.error_codec import to_wire
 from .account import Account, MemoryLimit
 from .agent_limits import Limits
 from .client import COUNTERS
-from .telemetry import Telemetry
+from .telemetry_publisher import Telemetry
 
 if TYPE_CHECKING:
     from ..dpu.service import DpuService

@@ -89,10 +89,10 @@ class Dgkit(click.Group):
         return super().resolve_command(ctx, args)
 
     def get_command(self, _ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import the module that is named like the command, and return the command."""
+        """Import the module of a command, and return the command."""
         if cmd_name not in _COMMANDS:
             return None
-        command = getattr(import_module(f"dgkit.cli.{cmd_name}"), cmd_name)
+        command = getattr(import_module(f"dgkit.cli.{cmd_name}_command"), cmd_name)
         assert isinstance(command, click.Command)
         if not any(option.name == "traceback" for option in command.params):
             command.params.append(self._traceback())

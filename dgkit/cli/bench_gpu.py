@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from ..dma import Device, Region, RemoteRegion
     from ..dma.gpu_queue import KernelQueue
-    from ..gpu_initiated.measure import Meter
+    from ..gpu_initiated.kernel_benchmark import Meter
     from ..report import PostedLatencyReport, PostedRateReport
     from ..session import Session
 
@@ -132,7 +132,7 @@ def gpu_initiated(
       dgkit bench gpu-initiated --proxies dpu --owners idle
       dgkit bench gpu-initiated --seconds 1 --json result.json
     """
-    from ..gpu_initiated.measure import Meter
+    from ..gpu_initiated.kernel_benchmark import Meter
 
     path = output_file(json_)
     meter = Meter()
@@ -239,7 +239,7 @@ class _Rig:
 
     def __init__(self, meter: Meter, session: Session, seconds: float) -> None:
         from .. import Device, empty
-        from ..gpu_initiated.measure import RATE_RINGS, RATE_SIZE, RATE_THREADS, gpu_name
+        from ..gpu_initiated.kernel_benchmark import RATE_RINGS, RATE_SIZE, RATE_THREADS, gpu_name
 
         size = self.size = RATE_RINGS * RATE_THREADS * RATE_SIZE
         self._meter, self._session, self._seconds = meter, session, seconds

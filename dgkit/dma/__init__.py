@@ -6,7 +6,7 @@ Modules:
     context: State that a device shares with its regions and queues.
     region: Memory regions, registered or imported.
     gpu_queue: Queue that a GPU's kernels post to.
-    proxy: Thread that serves the GPU queues of one device.
+    gpu_queue_proxy: Thread that serves the GPU queues of one device.
     nccl_server: Threads that copy for dgkit's NCCL plugin.
     nic: Software NIC, to whose queue pairs kernels post in mlx5's format.
     remote_ring: Rings whose kernels and whose proxy are in different processes.

@@ -17,7 +17,7 @@ from ..validate import whole
 from ._ffi import check, ffi, lib, nanoseconds, open_handle, spin_ns
 from .context import DeviceContext
 from .gpu_queue import GpuQueue, RingConfig, free_rings, ring_depth, wait_for_kernels
-from .proxy import Proxy
+from .gpu_queue_proxy import Proxy
 from .queue import Queue
 from .region import ON_DEMAND, SHARE_PROCESS, Region, RemoteRegion
 

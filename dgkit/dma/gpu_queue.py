@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from ._ffi import native as core
     from .context import DeviceContext
-    from .proxy import Proxy
+    from .gpu_queue_proxy import Proxy
     from .region import Region, RemoteRegion
 
 # Limits in native/gpu_initiated/dgkit_device.cuh.

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ..types import Status
     from ._ffi import native
     from .gpu_queue import GpuStamp
-    from .proxy import Proxy
+    from .gpu_queue_proxy import Proxy
     from .region import Region, RemoteRegion
 
 _TRACE_SHARED = 2  # dg_ring_config.trace: the proxy stores its stamps in the ring's memory

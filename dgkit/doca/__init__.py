@@ -13,13 +13,13 @@
         dma.memcpy(bufs.buf_by_data(source), bufs.buf_by_addr(target)).submit().wait()
 
 Modules:
-    device: Devices and representors.
+    doca_device: Devices and representors.
     mmap: Memory maps, and the memory of a map.
     buf: Buffers and their inventory.
     dma: DMA contexts, their tasks, and progress engines.
     handle: Base of these objects: lifetimes, locking, HTML cards.
     codes: DOCA's enums.
-    errors: DOCA's error codes as exceptions.
+    doca_errors: DOCA's error codes as exceptions.
     _library: Loads DOCA or softdoca.
     _declarations: C declarations of DOCA.
 
@@ -30,9 +30,9 @@ The package uses no threads and no Python callbacks: C code records the completi
 from ._library import use, version
 from .buf import Buf, BufInventory
 from .codes import Access, Code, FunctionType, RepresentorFilter, State
-from .device import Device, DeviceInfo, Representor, RepresentorInfo, devices
 from .dma import Dma, MemcpyTask, ProgressEngine
-from .errors import (
+from .doca_device import Device, DeviceInfo, Representor, RepresentorInfo, devices
+from .doca_errors import (
     Again,
     AlreadyExist,
     Authentication,

@@ -10,7 +10,7 @@ from pathlib import Path
 from ..errors import DeviceUnavailable
 from ..files import installed_softdoca
 from .codes import Code
-from .errors import BadState, DocaError, NotSupported, error_class
+from .doca_errors import BadState, DocaError, NotSupported, error_class
 
 TYPE_CHECKING = False  # importing typing takes longer than importing this whole module
 if TYPE_CHECKING:

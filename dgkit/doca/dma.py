@@ -10,8 +10,8 @@ from ..validate import whole
 from ._library import CONTROL, forked, library
 from .buf import Buf
 from .codes import Code, State
-from .device import Device
-from .errors import BadState, DocaError, InUse, TimeOut
+from .doca_device import Device
+from .doca_errors import BadState, DocaError, InUse, TimeOut
 from .handle import CLOSING_S, Handle, TryLock
 
 TYPE_CHECKING = False  # typing's own costs more to import than all of this

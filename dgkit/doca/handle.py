@@ -13,7 +13,7 @@ from ..errors import ClosedError, DgkitError
 from ..live_set import LiveSet
 from ..unique import Unique
 from . import _library
-from .errors import InUse
+from .doca_errors import InUse
 
 TYPE_CHECKING = False  # typing's own costs more to import than all of this
 if TYPE_CHECKING:

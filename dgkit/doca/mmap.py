@@ -10,8 +10,8 @@ from ..types import is_memory
 from ..validate import whole
 from ._library import CONTROL, library
 from .codes import Access
-from .device import Device
-from .errors import DocaError, NotPermitted, NotSupported
+from .doca_device import Device
+from .doca_errors import DocaError, NotPermitted, NotSupported
 from .handle import Handle
 
 TYPE_CHECKING = False  # typing's own costs more to import than all of this

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from ..session.measure import samples_for
+from ..session.session_reports import samples_for
 from ..sizes import rate_span
 from .pair_plugin import plugin_here, session_here
 

@@ -12,7 +12,7 @@ Modules:
     gpu_module: Kernels for a real GPU, compiled by CuPy; support for launches by other libraries.
     mlx5: Decoder of work queue entries and completion queue entries.
     queue_report: Report of a queue pair of the software NIC.
-    measure: Kernels that measure their own operations.
+    kernel_benchmark: Kernels that measure their own operations.
     numba_functions: Functions for Numba kernels. Import this module explicitly; it needs Numba.
 """
 

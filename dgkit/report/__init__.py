@@ -1,17 +1,17 @@
 """Latency and bandwidth reports: the figures, the machine, and the floor measured with them.
 
-base.py         fields, floor and output formats that both reports share
-latency.py      LatencyReport
-bandwidth.py    BandwidthReport
-posted.py       reports of operations that a GPU's kernels post
-samples.py      percentiles and histograms
-tool_formats.py the output formats of perftest and nvbandwidth
-system_info.py  the machine that took the figures
+base.py            fields, floor and output formats that both reports share
+latency_report.py  LatencyReport
+bandwidth.py       BandwidthReport
+posted.py          reports of operations that a GPU's kernels post
+samples.py         percentiles and histograms
+tool_formats.py    the output formats of perftest and nvbandwidth
+system_info.py     the machine that took the figures
 """
 
 from .bandwidth import BandwidthReport
 from .base import FLOOR_MOVED, path_text
-from .latency import LatencyReport
+from .latency_report import LatencyReport
 from .posted import GPU_INITIATED, PostedLatencyReport, PostedRateReport, posted_label
 from .samples import Histogram, Percentiles
 from .system_info import Machine

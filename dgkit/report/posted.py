@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from .bandwidth import BandwidthReport
 from .base import Report
-from .latency import LatencyReport
+from .latency_report import LatencyReport
 
 if TYPE_CHECKING:  # types of inherited fields, for the API reference
     from .samples import Histogram, Percentiles  # noqa: F401

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from .bandwidth import BandwidthReport
-from .latency import LatencyReport
+from .latency_report import LatencyReport
 
 _RULE = "-" * 87
 _LATENCY = (

@@ -10,9 +10,9 @@ if TYPE_CHECKING:
     from ..schema import LatencyResult, LatencyTask, RateResult, RateTask, WatchTask
     from ..wire.connection import Connection
     from ..wire.messages import Allocated
-    from .region import SessionRegion
     from .sample_source import SampleSource
-    from .transfer import SessionTransfer, TransferReport
+    from .session_region import SessionRegion
+    from .session_transfer import SessionTransfer, TransferReport
 
 
 class Backend(Protocol):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ..dma import cpus
 from ..errors import ClosedError, DgkitError, PeerLost
-from ..gpu_initiated.measure import gpu_name, shared_meter
+from ..gpu_initiated.kernel_benchmark import gpu_name, shared_meter
 from ..memory import why_no_gpu
 from ..report import GPU_INITIATED, Machine, PostedLatencyReport
 from ..validate import whole
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from ..gpu_initiated.measure import Meter, Pending
-    from .region import SessionRegion
+    from ..gpu_initiated.kernel_benchmark import Meter, Pending
     from .session import Session
+    from .session_region import SessionRegion
 
 _BLOCK = 2000  # samples of one launch
 _SECONDS = 5.0  # longest duration of one launch

@@ -15,10 +15,10 @@ from ..live_set import LiveSet
 from ..wire.messages import Bye
 
 if TYPE_CHECKING:
-    from .gpu_queue import SessionGpuQueue
     from .monitor import Monitor
     from .region_factory import RegionRegistry
     from .session import Session
+    from .session_gpu_queue import SessionGpuQueue
     from .sides import Sides
 
 open_sessions: LiveSet[Session] = LiveSet()

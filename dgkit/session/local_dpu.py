@@ -12,15 +12,15 @@ from ..dpu.service import DpuService
 from ..errors import ClosedError, Unsupported, again
 from ..live_set import LiveSet
 from ..wire.messages import Allocate, Allocated
-from .transfer import SessionTransfer, TransferReport
+from .session_transfer import SessionTransfer, TransferReport
 
 if TYPE_CHECKING:
     from ..dma import Device
     from ..dpu.benchmark import MeasurementListener
     from ..schema import LatencyResult, LatencyTask, RateResult, RateTask, WatchTask
     from ..wire.connection import Connection
-    from .region import SessionRegion
     from .sample_source import SampleSource
+    from .session_region import SessionRegion
 
 
 class LocalDpu:

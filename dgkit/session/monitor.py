@@ -15,14 +15,14 @@ from ..types import provider_label
 from ..unique import Unique
 from ..wire.messages import MONITORS
 from . import argument_checks
-from .measure import describe_sides, scratch_for, spinning
+from .session_reports import describe_sides, scratch_for, spinning
 
 if TYPE_CHECKING:
     from ..live_set import LiveSet
     from ..report import Machine
-    from .measure import Measured, Scratch
     from .region_factory import RegionFactory
     from .sample_source import SampleSource
+    from .session_reports import Measured, Scratch
     from .sides import Sides
 
 

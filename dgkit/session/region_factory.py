@@ -13,7 +13,7 @@ from ..errors import DgkitError, NativeError, Unsupported
 from ..memory.allocate import parse_on
 from ..memory.shape import as_shape, total_size
 from ..types import OWN_EXPORT, Access, is_memory
-from .region import SessionRegion
+from .session_region import SessionRegion
 
 if TYPE_CHECKING:
     from contextlib import ExitStack

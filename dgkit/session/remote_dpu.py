@@ -26,16 +26,16 @@ from .remote_transfer import (
     SentJob,
     cancel,
 )
+from .session_transfer import SessionTransfer, TransferReport
 from .staging import Staging, WholeMove
-from .transfer import SessionTransfer, TransferReport
 
 if TYPE_CHECKING:
     from ..dma import Device
     from ..dpu.benchmark import MeasurementListener
     from ..schema import LatencyResult, LatencyTask, RateResult, RateTask, WatchTask
     from ..wire.messages import Request
-    from .region import SessionRegion
     from .sample_source import SampleSource
+    from .session_region import SessionRegion
 
 _PROGRESS_S = 0.1  # how often a measurement reports progress
 

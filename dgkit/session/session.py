@@ -16,19 +16,19 @@ from ..types import Access, parse_access
 from ..unique import Unique
 from ..wire.messages import Stats, Subscribe, Subscription, encode
 from . import argument_checks, describe, lifecycle
-from .region import READ_ONLY, WRITE_ONLY, SessionRegion, check_region, checked_span
 from .region_factory import RegionFactory, RegionRegistry
+from .session_region import READ_ONLY, WRITE_ONLY, SessionRegion, check_region, checked_span
+from .session_transfer import EndedWrite
 from .staging import flat
-from .transfer import EndedWrite
 
 if TYPE_CHECKING:
     from ..dma import Device
     from ..report import BandwidthReport, LatencyReport
     from .backend import Backend
-    from .gpu_queue import SessionGpuQueue
     from .monitor import Monitor
+    from .session_gpu_queue import SessionGpuQueue
+    from .session_transfer import SessionTransfer, TransferReport
     from .sides import Sides
-    from .transfer import SessionTransfer, TransferReport
 
 
 class Session(Unique):
@@ -346,7 +346,7 @@ class Session(Unique):
             progress: Called periodically with (transfers done, total), in this thread.
             destructive: Write to the region itself: its first `size` bytes become zeros.
         """
-        from .measure import Measured, latency, measured
+        from .session_reports import Measured, latency, measured
 
         self._link.check()
         _, size = checked_span(self, region, 0, size)
@@ -375,7 +375,7 @@ class Session(Unique):
         Scratch memory is as large as the region, at most 16 MiB or `size`; a destructive write
         fills that much of the region with zeros.
         """
-        from .measure import Measured, bandwidth, measured
+        from .session_reports import Measured, bandwidth, measured
 
         self._link.check()
         if size is None:
@@ -416,8 +416,8 @@ class Session(Unique):
         Raises:
             LimitReached: The session has 8 monitors open.
         """
-        from .measure import Measured
         from .monitor import Monitor
+        from .session_reports import Measured
 
         self._link.check()
         offset, size = checked_span(self, region, offset, size)
@@ -456,7 +456,7 @@ class Session(Unique):
             ValueError: A region is on the wrong side, or `depth` is out of range.
             LimitReached: The session has 8 GPU queues, or the agent has too little memory left.
         """
-        from .gpu_queue import open_gpu_queue
+        from .session_gpu_queue import open_gpu_queue
 
         self._link.check()
         locals_ = [local] if isinstance(local, SessionRegion) else list(local)

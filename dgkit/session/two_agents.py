@@ -19,7 +19,7 @@ from .staging import Staging
 if TYPE_CHECKING:
     from ..dma import Device
     from ..dpu.job import Chunk, Step
-    from .region import SessionRegion
+    from .session_region import SessionRegion
 
 _BYE_S = 1.0
 

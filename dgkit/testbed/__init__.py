@@ -12,10 +12,10 @@ supervisor.py      process that runs the guests, and commands in them
 control_socket.py  messages between a Testbed and its supervisor
 guest.py           a QEMU process: devices, console, commands
 qemu.py            command line of QEMU; test of KVM
-bar.py             host RAM that is a PCI BAR of the DPU
+bar_device.py      host RAM that is a PCI BAR of the DPU
 initramfs.py       init program of a guest
-service.py         base of the servers in a guest
-pair.py            in a guest: connect() to the other one, share() descriptors with it
+guest_service.py   base of the servers in a guest
+guest_pair.py      in a guest: connect() to the other one, share() descriptors with it
 doorbell.py        in a guest: a queue that the host guest's kernels post to and Arm serves
 agents.py          server: `dgkit serve`
 ssh.py             server: SSH
@@ -29,8 +29,8 @@ requirements.py    programs that must be installed on this machine
 """
 
 from .doorbell import gpu_queue, serve_gpu_queue
+from .guest_pair import connect, latency, receive, share
 from .images import clean
-from .pair import connect, latency, receive, share
 from .testbed import Testbed, running, up
 
 __all__ = [

@@ -6,7 +6,7 @@ import re
 import shlex
 from typing import Any
 
-from .service import Service, shell_environment
+from .guest_service import Service, shell_environment
 
 _HEARTBEAT_S = 20  # an emulated guest may not run for seconds
 _LISTENS = re.compile(r"^tcp://\S+\?(key=[0-9a-f]{64}\S*)$", re.MULTILINE)
@@ -14,12 +14,12 @@ _LISTENS = re.compile(r"^tcp://\S+\?(key=[0-9a-f]{64}\S*)$", re.MULTILINE)
 _PROGRAM = """\
 import sys
 from dgkit.cli import main
-from dgkit.testbed import pair
+from dgkit.testbed import guest_pair
 from dgkit.wire import keys
 client, port, heartbeat, *options = sys.argv[1:]
 keys.make()
 keys.allow(client, "testbed")
-pair.announce(int(port), float(heartbeat))
+guest_pair.announce(int(port), float(heartbeat))
 sys.exit(main(["serve", *options]))
 """
 

@@ -2,9 +2,9 @@
 
 The queue with its doorbells and completions is memory of the host guest in the DPU guest's PCI BAR,
 and so is the memory of which its kernels send and receive bytes. The proxy, or the software NIC, is
-a thread on the Arm cores. Both sides call one function with the same name; pair.py carries the
-offer, and a TCP connection the answer. The connection stays open, and its end tells each side of
-the end of the other one. Emulator only: no hardware has such a BAR.
+a thread on the Arm cores. Both sides call one function with the same name; guest_pair.py carries
+the offer, and a TCP connection the answer. The connection stays open, and its end tells each side
+of the end of the other one. Emulator only: no hardware has such a BAR.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, TypeVar
 
 from .. import memory
 from ..dma.gpu_queue import KernelQueue, RingConfig, ring_depth
+from ..dma.gpu_queue_proxy import Proxy
 from ..dma.held_memory import HeldMemory
 from ..dma.nic import NicKey, VerbsQueue, VerbsQueueConfig
-from ..dma.proxy import Proxy
 from ..dma.remote_ring import ExportedRing, ImportedRing
 from ..errors import ClosedError, PeerLost, TestbedError
 from ..types import Access, Status
 from ..wire.messages import RingAnswer, RingOffer, decode_ring_answer, decode_ring_offer, encode
-from . import pair
+from . import guest_pair
 from .guest import ADDRESSES
 
 if TYPE_CHECKING:
@@ -68,13 +68,13 @@ class _BarQueue(KernelQueue):
         starts = [region.address for region in (self._region, *self._local)]
         ring = self._region.export()
         with socket.create_server((ADDRESSES["host"], 0)) as listener:
-            listener.settimeout(pair.WAIT_S)
+            listener.settimeout(guest_pair.WAIT_S)
             port = listener.getsockname()[1]
             offer = RingOffer(
                 ring=ring, locals=tokens, depth=self.depth, trace=trace, doorbell=doorbell,
                 starts=starts, port=port,
             )  # fmt: skip
-            pair.write("queue", name, encode(offer))
+            guest_pair.write("queue", name, encode(offer))
             try:
                 self._connection, _ = listener.accept()
             except TimeoutError:
@@ -425,7 +425,7 @@ def gpu_queue(
         ValueError: A region is not in the BAR, or there are none or too many; or an argument of a
             queue pair is invalid.
     """
-    pair.guest()
+    guest_pair.guest()
     if not 1 <= len(local) <= _LOCALS:
         raise ValueError(f"{len(local)} local regions were given; there are 1 to {_LOCALS}")
     for region in local:
@@ -439,7 +439,7 @@ def gpu_queue(
 
 
 def serve_gpu_queue(
-    name: str, device: Device, region: Region, *, timeout: float = pair.WAIT_S
+    name: str, device: Device, region: Region, *, timeout: float = guest_pair.WAIT_S
 ) -> ServedQueue:
     """In the DPU guest, serve the queue that the host guest opens under a name; wait for it.
 
@@ -452,12 +452,12 @@ def serve_gpu_queue(
     Raises:
         TestbedError: None was opened in that time; or this process runs in no guest.
     """
-    pair.guest()
+    guest_pair.guest()
 
     def use(raw: bytes) -> ServedQueue:
         return ServedQueue(device, region, decode_ring_offer(raw))
 
-    return pair.latest("queue", name, timeout, f"no GPU queue {name!r} was opened", use)
+    return guest_pair.latest("queue", name, timeout, f"no GPU queue {name!r} was opened", use)
 
 
 def _keep_alive(connection: socket.socket) -> None:

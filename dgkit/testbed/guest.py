@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..wire.essential import essential_thread
-from . import bar
+from . import bar_device
 from .images import Image
 from .initramfs import CHANNELS
 from .qemu import CONSOLES, qemu
 from .qmp import Monitor
 
 ADDRESSES = {"host": "10.9.0.1", "dpu": "10.9.0.2"}  # in a network of only these two guests
-EXCHANGE = "exchange"  # folder through which programs of the guests find each other (pair.py)
+EXCHANGE = "exchange"  # folder through which programs of the guests find each other (guest_pair.py)
 MANAGEMENT = "10.0.2.15"  # of each guest, in a QEMU network reachable only by forwarded ports
 _MACS = {"host": "52:54:00:00:00:01", "dpu": "52:54:00:00:00:02"}
 _MANAGEMENT_MAC = "52:54:00:00:00:03"
@@ -128,10 +128,10 @@ class Guest:
         devices: list[str] = []
         if self._bar is not None and self.name == "host":
             memory = memory >> 20 << 20  # QEMU requires whole MiB
-            words += bar.words(memory)
-            ram = bar.ram(memory, self._bar)
+            words += bar_device.words(memory)
+            ram = bar_device.ram(memory, self._bar)
         elif self._bar is not None:
-            devices = bar.device(self._bar)
+            devices = bar_device.device(self._bar)
         return [
             *qemu(kind, self.image.kernel, words, kvm=self.image.kvm, memory=memory, ram=ram),
             "-smp", "2", "-initrd", str(self.image.initramfs), *devices,

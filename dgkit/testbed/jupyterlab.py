@@ -7,7 +7,7 @@ import shlex
 from typing import Any
 
 from .guest import MANAGEMENT
-from .service import Service, shell_environment
+from .guest_service import Service, shell_environment
 
 _FOLDER = "/run/lab"
 _SERVES = "JupyterLab serves"

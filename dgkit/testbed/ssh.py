@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from .guest import MANAGEMENT
+from .guest_service import Service, shell_environment
 from .requirements import find
-from .service import Service, shell_environment
 
 _SERVES = re.compile(r"^(ssh-\S+ \S+).*\nserves$", re.MULTILINE)
 # Home of root, with the permissions that Dropbear requires. The guest's own root is read-only.

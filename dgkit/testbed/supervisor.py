@@ -24,14 +24,14 @@ from typing import Any
 
 from ..errors import TestbedError
 from ..runtime_folder import runtime_folder
-from . import bar, images
+from . import bar_device, images
 from .agents import Agent
 from .control_socket import DONE, ERROR, ERRORS, OUTPUT, frame, read_line, send
 from .guest import ADDRESSES, EXCHANGE, Channel, Guest
+from .guest_service import Service
 from .images import Image
 from .initramfs import CHANNELS, END
 from .jupyterlab import LabServer
-from .service import Service
 from .ssh import SshConfig, SshServer
 
 PREFIX = "testbed-"  # of the folders of testbeds in the runtime folder
@@ -137,7 +137,7 @@ class Supervisor:
         if options["lab"]:
             kinds.append(partial(LabServer, options["path"], options["notebooks"]))
         parts = {name: Image.parsed(options["images"][name]) for name in ADDRESSES}
-        bar_fd = bar.make() if parts["host"].machine in bar.MACHINES else None
+        bar_fd = bar_device.make() if parts["host"].machine in bar_device.MACHINES else None
         for name, wire in zip(ADDRESSES, wires, strict=True):
             image = parts[name]
             memory = options["memory"][name]

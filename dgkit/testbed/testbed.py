@@ -24,9 +24,9 @@ from . import images, requirements, wheels
 from .agents import Agent
 from .control_socket import DONE, ERROR, OUTPUT, frames, read_line, send
 from .guest import ADDRESSES
+from .guest_service import Service, shell_environment
 from .images import Progress
 from .jupyterlab import LabServer
-from .service import Service, shell_environment
 from .ssh import SshServer
 from .supervisor import PREFIX, SOCKET
 

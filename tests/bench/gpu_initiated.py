@@ -30,7 +30,7 @@ from table import shown
 
 import dgkit
 from dgkit.dma import measure
-from dgkit.gpu_initiated.measure import RATE_RINGS, RATE_SIZE, RATE_THREADS, Meter
+from dgkit.gpu_initiated.kernel_benchmark import RATE_RINGS, RATE_SIZE, RATE_THREADS, Meter
 
 SIZE = RATE_RINGS * RATE_THREADS * RATE_SIZE
 OWNER = """

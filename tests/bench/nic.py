@@ -27,7 +27,7 @@ from rig import Figure, rounds
 
 import dgkit
 from dgkit.gpu_initiated import emulate, raw_module
-from dgkit.gpu_initiated.measure import RATE_RINGS, RATE_SIZE, RATE_THREADS, Meter
+from dgkit.gpu_initiated.kernel_benchmark import RATE_RINGS, RATE_SIZE, RATE_THREADS, Meter
 
 SAMPLES = 2000  # a tenth on the emulated GPU
 KERNELS = r"""

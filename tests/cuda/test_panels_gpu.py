@@ -7,10 +7,10 @@ from support.jupyter.panels import View
 from support.processes.waiting import until
 
 import dgkit
-from dgkit.widgets.allocate.allocate import AllocatePanel
+from dgkit.widgets.allocate.allocate_panel import AllocatePanel
 from dgkit.widgets.base import namespace
 from dgkit.widgets.base.fill_patterns import BLOCK, Pattern
-from dgkit.widgets.transfer.transfer import TransferPanel
+from dgkit.widgets.transfer.transfer_panel import TransferPanel
 
 MIB = 1 << 20
 

@@ -13,7 +13,7 @@ from support.doctor import pci
 from support.doctor.machines import machine
 
 import dgkit.doctor
-from dgkit.cli.doctor import doctor as command
+from dgkit.cli.doctor_command import doctor as command
 from dgkit.doctor import diagnose
 from dgkit.doctor.automatic_goal import RULES, Signs, choose
 from dgkit.doctor.collect.reader import Reader, Reading

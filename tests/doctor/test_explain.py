@@ -13,7 +13,7 @@ from support.doctor.machines import machine, reading
 
 import dgkit.doctor
 from dgkit import __version__
-from dgkit.cli.doctor import doctor
+from dgkit.cli.doctor_command import doctor
 from dgkit.doctor import Goal, diagnose
 from dgkit.doctor.collect.reader import note, tracing
 from dgkit.doctor.collect.snapshot import RecordedReader, Snapshot

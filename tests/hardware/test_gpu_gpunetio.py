@@ -13,7 +13,7 @@ import pytest
 from support.doca.ethernet import has_network, run
 from support.doca.gpunetio_samples import SAMPLES, build, environment, run_pair, run_rdma
 
-from dgkit.cli.softdoca import _home
+from dgkit.cli.softdoca_command import _home
 
 pytestmark = pytest.mark.gpu
 

@@ -6,10 +6,10 @@ from support.jupyter.panels import View
 from support.processes.waiting import until
 
 import dgkit
-from dgkit.widgets.allocate.allocate import AllocatePanel
+from dgkit.widgets.allocate.allocate_panel import AllocatePanel
 from dgkit.widgets.hexview.hexview import HexView
-from dgkit.widgets.latency.latency import LatencyPlot
-from dgkit.widgets.transfer.transfer import TransferPanel
+from dgkit.widgets.latency.latency_panel import LatencyPlot
+from dgkit.widgets.transfer.transfer_panel import TransferPanel
 
 pytestmark = pytest.mark.gpu
 

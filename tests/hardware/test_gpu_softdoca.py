@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dgkit.cli.softdoca import _home
+from dgkit.cli.softdoca_command import _home
 
 ROOT = Path(__file__).resolve().parents[2]
 HOME = _home()

@@ -19,7 +19,7 @@ from support.jupyter.notebooks import run
 from support.processes.agents import python
 from support.teaching import skeleton, solution, source, write
 
-from dgkit.cli import main, teach
+from dgkit.cli import main, teach_command
 from dgkit.teach import autograde, concepts, course, hints, sandbox, student_notebook, variants
 
 LABS = sorted(path.name for path in course.labs_folder().iterdir())
@@ -354,7 +354,7 @@ def test_a_watched_notebook_is_checked_each_time_that_it_is_saved(
                 raise KeyboardInterrupt
         os.utime(mine, ns=(0, mine.stat().st_mtime_ns + 1))
 
-    monkeypatch.setattr(teach, "time", SimpleNamespace(sleep=save))
+    monkeypatch.setattr(teach_command, "time", SimpleNamespace(sleep=save))
     assert main(["teach", "check", "--watch", str(mine)]) != 0
     out, err = capsys.readouterr()
     assert "0 of 4 tests are right" in out

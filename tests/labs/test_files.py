@@ -23,7 +23,15 @@ from traitlets.config.loader import PyFileConfigLoader
 
 from dgkit.cli import main
 from dgkit.errors import Unsupported
-from dgkit.teach import autograde, collect, course, doctor, grader, sandbox, student_notebook
+from dgkit.teach import (
+    autograde,
+    collect,
+    course,
+    grader,
+    grading_requirements,
+    sandbox,
+    student_notebook,
+)
 
 CELL = {"cell_type": "code", "metadata": {}, "source": "1"}
 TEST = {"grade_id": "t", "grade": True, "solution": False}
@@ -96,13 +104,15 @@ def test_a_course_needs_the_folder_around_it(tmp_path, capsys):
 
 def test_the_doctor_of_a_course_names_what_grading_lacks(monkeypatch, capsys):
     monkeypatch.setattr(
-        doctor.sandbox, "isolation", lambda _: sandbox.Isolation("", note="bubblewrap is missing")
+        grading_requirements.sandbox,
+        "isolation",
+        lambda _: sandbox.Isolation("", note="bubblewrap is missing"),
     )
 
     def none() -> str:
         raise Unsupported("none of c++ and g++ is installed")
 
-    monkeypatch.setattr(doctor.compiler, "find_compiler", none)
+    monkeypatch.setattr(grading_requirements.compiler, "find_compiler", none)
     assert main(["teach", "doctor"]) == 1
     out = capsys.readouterr().out
     assert "WRONG  not isolated: bubblewrap is missing\n       -> apt install bubblewrap" in out
@@ -112,16 +122,16 @@ def test_the_doctor_of_a_course_names_what_grading_lacks(monkeypatch, capsys):
 def test_the_doctor_of_a_course_says_who_can_read_the_solutions(tmp_path):
     labs = tmp_path / "labs"
     labs.mkdir(mode=0o700)
-    assert doctor._solutions(labs).verdict == "fine"
+    assert grading_requirements._solutions(labs).verdict == "fine"
     open_ = [folder for folder in labs.parents if not folder.stat().st_mode & 0o001]
     labs.chmod(0o755)
-    assert doctor._solutions(labs).verdict == ("fine" if open_ else "note")
-    assert "pip install" in doctor._solutions(tmp_path / "none").remedy
+    assert grading_requirements._solutions(labs).verdict == ("fine" if open_ else "note")
+    assert "pip install" in grading_requirements._solutions(tmp_path / "none").remedy
 
 
 def test_the_doctor_of_a_course_sees_a_port_that_is_taken():
     with socket.create_server(("127.0.0.1", 0)) as server:
-        assert doctor._port(server.getsockname()[1]).verdict == "note"
+        assert grading_requirements._port(server.getsockname()[1]).verdict == "note"
 
 
 @pytest.fixture

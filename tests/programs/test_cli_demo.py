@@ -9,7 +9,7 @@ import pytest
 from support.processes import cli
 
 import dgkit
-from dgkit.cli import demo as command
+from dgkit.cli import demo_command as command
 from dgkit.cli import demo_run, main
 
 

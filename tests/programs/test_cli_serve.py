@@ -11,7 +11,7 @@ from support.processes import cli
 import dgkit
 from dgkit.agent import ServeOptions
 from dgkit.cli import main
-from dgkit.cli.serve import serve
+from dgkit.cli.serve_command import serve
 
 
 @pytest.fixture

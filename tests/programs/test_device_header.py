@@ -12,7 +12,7 @@ from support.gpu.queue_kernels import KERNELS
 
 from dgkit import Status
 from dgkit.dma import gpu_queue
-from dgkit.gpu_initiated import measure
+from dgkit.gpu_initiated import kernel_benchmark
 from dgkit.gpu_initiated.compiler import include_dir, translate
 
 TUTORIAL = Path(__file__).parents[2] / "notebooks/tutorials/08_gpu_initiated.ipynb"
@@ -33,7 +33,7 @@ PUBLIC = (NATIVE / "dgkit.h").read_text()
 SHIMS = "#define DG_NUMBA\n#include <dgkit_device.cuh>\n"
 # As a library: otherwise a function that no kernel calls is left out.
 OPTIONS = ["--std=c++17", "--device-c", f"-I{include_dir()}"]
-SOURCES = {"kernels": KERNELS, "Numba": SHIMS, "measure": measure.KERNELS}
+SOURCES = {"kernels": KERNELS, "Numba": SHIMS, "measure": kernel_benchmark.KERNELS}
 SOURCES["tutorial"] = tutorial_kernels()
 
 

@@ -10,7 +10,7 @@ import pytest
 
 import dgkit
 from dgkit.dma import measure
-from dgkit.gpu_initiated.measure import RATE_RINGS, RATE_SIZE, RATE_THREADS, Meter
+from dgkit.gpu_initiated.kernel_benchmark import RATE_RINGS, RATE_SIZE, RATE_THREADS, Meter
 
 SIZE = RATE_RINGS * RATE_THREADS * RATE_SIZE
 

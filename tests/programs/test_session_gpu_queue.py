@@ -276,7 +276,7 @@ def test_what_cannot_be_served_is_refused_with_the_way_out(monkeypatch: Any) -> 
         queues[0].close()
         session.gpu_queue(dpu, host).close()
         with monkeypatch.context() as elsewhere:
-            elsewhere.setattr("dgkit.session.gpu_queue.boot_id", lambda: "another")
+            elsewhere.setattr("dgkit.session.session_gpu_queue.boot_id", lambda: "another")
             with pytest.raises(dgkit.Unsupported, match=r"on another machine .*session.write"):
                 session.gpu_queue(dpu, host)
     assert all(queue.closed for queue in queues)

@@ -32,11 +32,11 @@ from support.processes.waiting import until
 import dgkit
 from dgkit import testbed
 from dgkit.cli import main
-from dgkit.cli.testbed import _install_missing, _show
+from dgkit.cli.testbed_command import _install_missing, _show
 from dgkit.session import inspect
 from dgkit.testbed import apt, images, initramfs, kernel, qemu, requirements, wheels
 from dgkit.testbed import testbed as module
-from dgkit.testbed.service import _cause, shell_environment
+from dgkit.testbed.guest_service import _cause, shell_environment
 
 INSTALL = "`(sudo )?apt-get install --no-install-recommends"
 PREPARE = "from dgkit.testbed import requirements; requirements.check = lambda **_: None\n"

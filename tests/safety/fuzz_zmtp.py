@@ -97,7 +97,7 @@ while True:
 # Names the proxy's port, the second of the two, as that of the telemetry.
 TELEMETRY = """
 import dgkit.agent
-from dgkit.agent.telemetry import Telemetry
+from dgkit.agent.telemetry_publisher import Telemetry
 Telemetry.endpoint = property(
     lambda self: self.own.replace(":{0}?", ":{1}?"), lambda self, own: setattr(self, "own", own))
 original = dgkit.agent.serve

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from dgkit import errors, memory
-from dgkit.agent import Agent, ServeOptions, server, telemetry
+from dgkit.agent import Agent, ServeOptions, server, telemetry_publisher
 from dgkit.agent.client import Client
 from dgkit.dma import Device, Region, RemoteRegion
 from dgkit.dpu.copier import Copier
@@ -38,7 +38,7 @@ BOUNDARIES = {
     "unregister": (Region, "close"),
     "unimport": (RemoteRegion, "close"),
     "copy": (Copier, "copy_small"),
-    "telemetry": (telemetry.Telemetry, "flush"),
+    "telemetry": (telemetry_publisher.Telemetry, "flush"),
     "thread": (threading.Thread, "start"),
 }
 

@@ -24,7 +24,7 @@ def failing(monkeypatch, error):
     def info():
         raise error
 
-    monkeypatch.setattr("dgkit.cli.info.info", info)
+    monkeypatch.setattr("dgkit.cli.info_command.info", info)
 
 
 def test_help_names_every_command_and_every_exit_code(capsys):
@@ -142,7 +142,7 @@ def test_what_fails_while_all_is_closed_hides_neither_ctrl_c_nor_sigterm(
             finally:
                 raise errors.PeerLost("the agent is gone")
 
-    monkeypatch.setattr("dgkit.cli.info.info", info)
+    monkeypatch.setattr("dgkit.cli.info_command.info", info)
     assert main(["info"]) == code
     assert capsys.readouterr() == ("", said)
 

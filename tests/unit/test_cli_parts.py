@@ -12,13 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from dgkit.cli import demo_run, options, sweep, tables
-from dgkit.cli.demo import show_moved
+from dgkit.cli import demo_run, options, sweep_command, tables
+from dgkit.cli.demo_command import show_moved
 from dgkit.cli.demo_run import GpuTarget, HostTarget, Moved, Step
 from dgkit.html_cards import hex_lines
 from dgkit.memory.meminfo import available_bytes
 from dgkit.report import BandwidthReport, Histogram, LatencyReport, Machine
-from dgkit.session import measure
+from dgkit.session import session_reports
 from dgkit.sizes import RATE_BYTES, rate_span
 from dgkit.units import size_text
 
@@ -27,9 +27,12 @@ GPU = {"provider": "cuda", "machine": Machine("cpu", 2, "x86_64", "6.1", 4096, T
 
 
 def test_the_memory_of_a_rate_does_not_depend_on_the_other_rows_of_a_bench():
-    case, large = sweep.Case("write", "inline", 64, 256), sweep.Case("write", "inline", 1 << 20, 32)
-    assert sweep.region_size([case]) == rate_span(64, 256) == 64 * 256
-    assert sweep.region_size([case, large]) == rate_span(1 << 20, 32) == RATE_BYTES
+    case, large = (
+        sweep_command.Case("write", "inline", 64, 256),
+        sweep_command.Case("write", "inline", 1 << 20, 32),
+    )
+    assert sweep_command.region_size([case]) == rate_span(64, 256) == 64 * 256
+    assert sweep_command.region_size([case, large]) == rate_span(1 << 20, 32) == RATE_BYTES
     assert rate_span(64 << 20, 32) == 64 << 20
 
 
@@ -278,4 +281,4 @@ def test_a_bar_is_as_long_as_its_share(share, width):
 
 @pytest.mark.parametrize(("size", "count"), [(8, 10_000), (1 << 20, 512), (64 << 20, 20)])
 def test_large_transfers_are_sampled_less_often(size, count):
-    assert measure.samples_for(size, 10_000) == count
+    assert session_reports.samples_for(size, 10_000) == count

@@ -13,7 +13,7 @@ import pytest
 
 import dgkit
 from dgkit import Device, FaultRule, dma
-from dgkit.dma.proxy import Proxy
+from dgkit.dma.gpu_queue_proxy import Proxy
 from dgkit.errors import ClosedError, DeviceUnavailable
 
 

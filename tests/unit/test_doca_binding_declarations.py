@@ -95,11 +95,11 @@ def test_numbers_are_those_of_the_headers(kind, prefix, but):
 
 def test_sizes_of_texts_are_those_of_the_header():
     text = (HEADERS / "doca_dev.h").read_text()
-    from dgkit.doca import device
+    from dgkit.doca import doca_device
 
     for name in ("PCI_ADDR", "IBDEV_NAME", "IFACE_NAME", "VUID"):
         (size,) = re.findall(rf"#define DOCA_DEVINFO_{name}_SIZE\s+(\d+)", text)
-        assert getattr(device, f"_{name.split('_')[0]}") == int(size)
+        assert getattr(doca_device, f"_{name.split('_')[0]}") == int(size)
 
 
 def test_each_callback_type_has_the_shape_of_the_function_that_notes():

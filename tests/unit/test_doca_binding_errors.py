@@ -8,7 +8,7 @@ from support.processes.children import run
 
 import dgkit
 from dgkit import doca
-from dgkit.doca import Access, Code, State, errors
+from dgkit.doca import Access, Code, State, doca_errors
 from dgkit.doca._library import library
 
 CLASSES = doca.DocaError.__subclasses__()
@@ -33,7 +33,7 @@ def test_each_class_is_named_after_its_code(kind):
     name = kind.__name__.upper()
     assert name == kind.code.name.replace("_", "").upper()
     assert getattr(doca, kind.__name__) is kind
-    assert errors.error_class(kind.code) is kind
+    assert doca_errors.error_class(kind.code) is kind
 
 
 def test_a_code_that_is_not_known_is_an_error_of_the_root_with_its_number():

@@ -9,7 +9,7 @@ from dgkit.cli import place_option
 from dgkit.dpu.benchmark import machine_fields
 from dgkit.errors import DeviceUnavailable, Unsupported
 from dgkit.report import Machine
-from dgkit.widgets.allocate.allocate import placement_options
+from dgkit.widgets.allocate.allocate_panel import placement_options
 
 WAYS = {
     "pinned": "pinned for the RDMA adapter",

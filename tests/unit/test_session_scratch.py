@@ -8,7 +8,7 @@ from support.processes.waiting import until
 
 import dgkit
 from dgkit.errors import AccessDenied, ClosedError, OutOfMemory
-from dgkit.session import measure
+from dgkit.session import session_reports
 
 SIZE = 4096
 BYTES = bytes(range(256)) * (SIZE // 256)
@@ -74,9 +74,9 @@ def test_a_read_is_of_the_region_itself(session):
 def test_scratch_memory_is_freed_on_both_sides(session, call, monkeypatch):
     made = []
     monkeypatch.setattr(
-        measure.Scratch,
+        session_reports.Scratch,
         "free",
-        lambda one, free=measure.Scratch.free: (made.append(one), free(one)),
+        lambda one, free=session_reports.Scratch.free: (made.append(one), free(one)),
     )
     with session.empty(SIZE, on="dpu") as region:
         before = session.stats()["allocated"]

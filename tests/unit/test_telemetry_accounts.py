@@ -15,7 +15,7 @@ import zmq
 
 from dgkit.agent.account import Account
 from dgkit.agent.agent_limits import Limits
-from dgkit.agent.telemetry import Telemetry
+from dgkit.agent.telemetry_publisher import Telemetry
 from dgkit.schema import Sampled
 from dgkit.wire.address import parse
 from dgkit.wire.listener import Caller, Listener

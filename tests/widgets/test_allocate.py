@@ -12,8 +12,8 @@ from support.processes.waiting import until
 import dgkit
 from dgkit.errors import RegionBusy
 from dgkit.units import size_text
-from dgkit.widgets.allocate import allocate
-from dgkit.widgets.allocate.allocate import AllocatePanel
+from dgkit.widgets.allocate import allocate_panel
+from dgkit.widgets.allocate.allocate_panel import AllocatePanel
 from dgkit.widgets.base.fill_patterns import BLOCK, Pattern
 
 MIB = 1 << 20
@@ -147,7 +147,7 @@ def test_from_python_a_fill_that_fails_raises(panel, session, monkeypatch):
         raise MemoryError("no pages")
         yield 1
 
-    monkeypatch.setattr(allocate, "fill_region", broken)
+    monkeypatch.setattr(allocate_panel, "fill_region", broken)
     with pytest.raises(MemoryError, match="no pages"):
         panel.panel.allocate(4, fill="ones")
     assert panel.ask("hello")["jobs"] == []
@@ -171,7 +171,7 @@ def test_a_region_in_a_transfer_stays_and_says_what_to_do(panel, session, monkey
         closes.append(timeout)
         raise RegionBusy(16, "a transfer is still in flight")
 
-    monkeypatch.setattr(allocate, "_FREE_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(allocate_panel, "_FREE_TIMEOUT_S", 0.1)
     monkeypatch.setattr(type(region), "close", busy)
     panel.ask("free", region=region.id)
     error = panel.wait_for("failed")["error"]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from support.processes.waiting import gone, until
 
-from dgkit.widgets.allocate.allocate import AllocatePanel
+from dgkit.widgets.allocate.allocate_panel import AllocatePanel
 from dgkit.widgets.base import fill_patterns
 from dgkit.widgets.base.fill_patterns import BLOCK, Pattern
 

@@ -6,7 +6,7 @@ import pytest
 from support.processes.waiting import until
 
 from dgkit.errors import OutOfMemory
-from dgkit.widgets.allocate.allocate import AllocatePanel
+from dgkit.widgets.allocate.allocate_panel import AllocatePanel
 
 FORM = {"shape": "64K", "dtype": "u1", "on": "host", "fill": "ones", "name": "big"}
 

@@ -25,7 +25,7 @@ from dgkit.session import Session
 from dgkit.widgets.base.session_model import SessionModel
 from dgkit.widgets.dashboard.dashboard import dashboard
 from dgkit.widgets.hexview.fetch import Reader
-from dgkit.widgets.transfer.transfer import TransferPanel
+from dgkit.widgets.transfer.transfer_panel import TransferPanel
 
 
 @pytest.fixture

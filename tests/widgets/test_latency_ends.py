@@ -12,7 +12,7 @@ import dgkit
 from dgkit import cell_lifetime
 from dgkit.errors import ClosedError
 from dgkit.session import Session
-from dgkit.widgets.latency.latency import LatencyPlot
+from dgkit.widgets.latency.latency_panel import LatencyPlot
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from dgkit.widgets.base import viewers
 from dgkit.widgets.base.viewers import Viewers
 from dgkit.widgets.latency import history
 from dgkit.widgets.latency.export import csv_table
-from dgkit.widgets.latency.latency import LatencyPlot
+from dgkit.widgets.latency.latency_panel import LatencyPlot
 from dgkit.widgets.latency.run import Run
 from dgkit.widgets.latency.view_model import ViewModel
 

@@ -8,11 +8,11 @@ from support.jupyter.panels import PanelError
 from support.processes.waiting import gone, until
 
 import dgkit
-from dgkit.widgets.allocate.allocate import AllocatePanel
+from dgkit.widgets.allocate.allocate_panel import AllocatePanel
 from dgkit.widgets.dashboard.dashboard import dashboard
 from dgkit.widgets.hexview.hexview import HexView
-from dgkit.widgets.latency.latency import LatencyPlot
-from dgkit.widgets.transfer.transfer import TransferPanel
+from dgkit.widgets.latency.latency_panel import LatencyPlot
+from dgkit.widgets.transfer.transfer_panel import TransferPanel
 
 RESTART = "Start the DPU again"
 

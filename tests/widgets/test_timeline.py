@@ -4,7 +4,7 @@ import pytest
 from support.jupyter.transfer import ended, form
 
 from dgkit.widgets.transfer.timeline import BURST_GAP_NS, timeline
-from dgkit.widgets.transfer.transfer import TransferPanel
+from dgkit.widgets.transfer.transfer_panel import TransferPanel
 
 BASE = 10**18
 

@@ -13,7 +13,7 @@ from support.processes.waiting import until
 import dgkit
 from dgkit.errors import AccessDenied, BoundsError, ClosedError
 from dgkit.widgets.transfer import request
-from dgkit.widgets.transfer.transfer import MAX_COMPLETIONS, TransferPanel
+from dgkit.widgets.transfer.transfer_panel import MAX_COMPLETIONS, TransferPanel
 
 MIB = 1 << 20
 

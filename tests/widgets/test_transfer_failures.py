@@ -8,7 +8,7 @@ from support.jupyter.panels import PanelError
 from support.processes.waiting import gone, stop, until
 
 from dgkit.widgets.base import scheduler
-from dgkit.widgets.transfer.transfer import TransferPanel
+from dgkit.widgets.transfer.transfer_panel import TransferPanel
 
 MIB = 1 << 20
 LONG = {"pattern": "ones", "size": 32 * MIB, "repeat": 10_000}  # minutes of it

@@ -4,7 +4,7 @@ import pytest
 from support.jupyter.panels import PanelError
 from support.jupyter.transfer import ended, form
 
-from dgkit.widgets.transfer.transfer import TransferPanel
+from dgkit.widgets.transfer.transfer_panel import TransferPanel
 
 MIB = 1 << 20
 
@@ -58,7 +58,7 @@ def test_the_list_can_be_reordered_and_emptied(panel, region):
 
 
 def test_the_list_is_bounded(panel, region, monkeypatch):
-    monkeypatch.setattr("dgkit.widgets.transfer.transfer._MAX_REQUESTS", 2)
+    monkeypatch.setattr("dgkit.widgets.transfer.transfer_panel._MAX_REQUESTS", 2)
     for _ in range(2):
         panel.ask("append", form=form(region))
     with pytest.raises(PanelError, match="the list is full, the limit is 2"):

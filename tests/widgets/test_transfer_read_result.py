@@ -9,7 +9,7 @@ from support.jupyter.transfer import start
 from support.processes.waiting import until
 
 from dgkit.session import SessionTransfer
-from dgkit.widgets.transfer.transfer import TransferPanel
+from dgkit.widgets.transfer.transfer_panel import TransferPanel
 
 MIB = 1 << 20
 

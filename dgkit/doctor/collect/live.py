@@ -334,7 +334,7 @@ print(json.dumps(said))
 """,
     "info": """
 import json
-from dgkit.cli.info import collect
+from dgkit.cli.info_command import collect
 print(json.dumps(collect(doca_functions=False)))
 """,
 }

@@ -3,6 +3,6 @@
 `allocate`: the panel.
 """
 
-from .allocate import AllocatePanel
+from .allocate_panel import AllocatePanel
 
 __all__ = ["AllocatePanel"]

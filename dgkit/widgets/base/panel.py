@@ -28,9 +28,9 @@ from ... import cell_lifetime
 from ...errors import ClosedError, DgkitError
 from ...types import provider_label
 from . import scheduler
-from .aio import Later
 from .error_text import explain
 from .esm import link
+from .kernel_loop import Later
 from .page_message import check_fields, check_json, check_traits, reply_id
 from .scheduler import in_background
 from .static_output import StaticOutput, note_displayed, picture_containers

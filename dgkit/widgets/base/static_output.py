@@ -1,4 +1,4 @@
-"""What a saved notebook shows of a panel or a container: a card and a picture of its figures.
+"""Outputs of a saved notebook for a panel or a container: a card and a picture of its figures.
 
 They are outputs of their own below the view: HTML, and a PNG, which viewers show even for an
 untrusted notebook. While the live view is there, the panel's style sheet hides them; where it is

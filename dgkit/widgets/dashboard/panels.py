@@ -12,10 +12,10 @@ from ..base.panel import Panel, label_of
 
 if TYPE_CHECKING:
     from ...session import Session
-    from ..allocate.allocate import AllocatePanel
+    from ..allocate.allocate_panel import AllocatePanel
     from ..hexview.hexview import HexView
-    from ..latency.latency import LatencyPlot
-    from ..transfer.transfer import TransferPanel
+    from ..latency.latency_panel import LatencyPlot
+    from ..transfer.transfer_panel import TransferPanel
 
 
 class Panels(NamedTuple):
@@ -40,10 +40,10 @@ def create_panels(session: Session, plot: LatencyPlot | None = None) -> Panels:
         session: The session.
         plot: An existing latency plot to use instead of a new one.
     """
-    from ..allocate.allocate import AllocatePanel
+    from ..allocate.allocate_panel import AllocatePanel
     from ..hexview.hexview import HexView
-    from ..latency.latency import LatencyPlot
-    from ..transfer.transfer import TransferPanel
+    from ..latency.latency_panel import LatencyPlot
+    from ..transfer.transfer_panel import TransferPanel
 
     with cell_lifetime.detached():
         plot = plot or LatencyPlot(session)

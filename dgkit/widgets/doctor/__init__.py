@@ -9,7 +9,7 @@ topology_drawing    the PCIe tree as a Bokeh figure
 
 from typing import TYPE_CHECKING
 
-from .doctor import DoctorPanel
+from .doctor_panel import DoctorPanel
 
 if TYPE_CHECKING:
     from .topology_drawing import show_topology as show_topology

@@ -12,7 +12,7 @@ from ... import html_cards
 from ...errors import DgkitError
 from ...units import parse_size, plural, size_text
 from ..base import scheduler
-from ..base.aio import in_own_thread
+from ..base.kernel_loop import in_own_thread
 from ..base.panel import Buffers, Panel, Reply, handler
 from ..base.traits import State, choose_region, region_id
 from .bookmarks import Bookmarks

@@ -1,4 +1,4 @@
-"""What a hex view shows: the region, the position in it, the selected bytes and the options."""
+"""View of a hex view: the region, the position in it, the selected bytes and the options."""
 
 from __future__ import annotations
 

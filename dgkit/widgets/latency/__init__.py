@@ -14,6 +14,6 @@ export       runs and sweeps as CSV, LaTeX, HTML and JSON
 JavaScript: data (samples), draw (figures), parts (controls, table), latency.
 """
 
-from .latency import LatencyPlot
+from .latency_panel import LatencyPlot
 
 __all__ = ["LatencyPlot"]

@@ -7,6 +7,6 @@
 `timeline`: the listed transfers on one time axis.
 """
 
-from .transfer import TransferPanel
+from .transfer_panel import TransferPanel
 
 __all__ = ["TransferPanel"]

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from dgkit.cli.softdoca import _home
+from dgkit.cli.softdoca_command import _home
 
 HOME = _home()
 PARTS = ["common", "dma", "argp", "comch", "rdma", "verbs", "gpunetio", "eth", "flow"]

@@ -13,7 +13,7 @@ from .argument_checks import function, seconds, within
 if TYPE_CHECKING:
     from ..dpu.job import TransferJob
     from ..schema import Moved
-    from .region import SessionRegion
+    from .session_region import SessionRegion
 
 _OVER_WIRE = "between this process and the DPU by the control connection, without DMA"
 
@@ -211,7 +211,7 @@ class SessionTransfer:
         return self._wait_in_loop().__await__()
 
     async def _wait_in_loop(self) -> TransferReport:
-        from .aio import until_done
+        from .await_transfer import until_done
 
         await until_done(self.done, self.call_on_end, self.cancel_call)
         return self.wait()

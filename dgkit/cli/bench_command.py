@@ -25,7 +25,7 @@ from .options import (
     size,
 )
 from .place_option import Place, on_option, resolve_place
-from .sweep import Case
+from .sweep_command import Case
 
 if TYPE_CHECKING:
     from ..report import BandwidthReport, LatencyReport
@@ -141,7 +141,7 @@ def _check_alone(context: click.Context) -> int:
 
 
 def _measure(session: Session, place: Place, options: _Options) -> dict[str, Any]:
-    from .sweep import latencies, rates, region_size
+    from .sweep_command import latencies, rates, region_size
 
     ops, sizes, count, seconds = options.ops, options.sizes, options.count, options.seconds
     single_path = session.dpu.provider in {"cuda", *OWN_EXPORT}

@@ -22,8 +22,8 @@ from .describe import machine_of
 if TYPE_CHECKING:
     from ..dma import Device, RemoteRegion
     from .backend import Backend
-    from .region import SessionRegion
     from .region_factory import RegionFactory
+    from .session_region import SessionRegion
 
 
 _MAX_NAME = 128  # characters of a region's name

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..session.measure import samples_for
+from ..session.session_reports import samples_for
 from ..sizes import rate_span
 from ..units import size_text
 from .console import progress_bar

@@ -179,7 +179,7 @@ def doctor() -> int:
     Example:
       dgkit teach doctor
     """
-    from ..teach.doctor import checks
+    from ..teach.grading_requirements import checks
 
     found = list(checks())
     for check_ in found:

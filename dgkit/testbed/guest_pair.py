@@ -1,7 +1,8 @@
 """Programs in the two guests find each other: addresses of agents, and shared descriptors.
 
-Both guests see one folder of the testbed, in which each small file has one writer. service.py sets
-the environment variables that say which guest this is, and where the folder is.
+Both guests see one folder of the testbed, in which each small file has one writer.
+guest_service.py sets the environment variables that say which guest this is, and where the folder
+is.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from ..dma import Device, Region, RemoteRegion
     from ..report import LatencyReport
     from ..session import Session
-    from ..session.region import SessionRegion
+    from ..session.session_region import SessionRegion
 
 _OTHER = {"host": "dpu", "dpu": "host"}
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -115,7 +116,7 @@ def latency(
         BoundsError: The region is smaller.
         TransferError: A transfer failed.
     """
-    from ..session.measure import latency_of_import
+    from ..session.session_reports import latency_of_import
 
     return latency_of_import(remote, size=size, op=op, count=count)
 

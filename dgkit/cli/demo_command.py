@@ -16,7 +16,7 @@ from .demo_run import Source
 from .exit_codes import FAILED, OK
 from .options import as_json, provider_option
 from .place_option import on_option, resolve_place
-from .sweep import Case
+from .sweep_command import Case
 from .tables import floor_note, latency_table
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def time_transfers(
     session: Session, *, on: str, quick: bool
 ) -> tuple[list[LatencyReport], BandwidthReport]:
     """Time single writes of each size, then the rate of 1 MiB writes, on a new region."""
-    from .sweep import latencies, rates, region_size
+    from .sweep_command import latencies, rates, region_size
 
     count, seconds = (2_000, 0.1) if quick else (20_000, 0.5)
     cases = [Case("write", "auto", size) for size in _SIZES]

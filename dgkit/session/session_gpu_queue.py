@@ -21,7 +21,7 @@ from ..wire.host_id import boot_id
 from ..wire.messages import RING_LOCALS, CloseRing, OpenRing
 
 if TYPE_CHECKING:
-    from .region import SessionRegion
+    from .session_region import SessionRegion
     from .sides import Sides
 
 _numbers = itertools.count(1)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ._library import CONTROL, label, library
 from .codes import FunctionType, RepresentorFilter
-from .errors import DocaError, NotFound
+from .doca_errors import DocaError, NotFound
 from .handle import Handle, library_card
 
 TYPE_CHECKING = False  # typing's own costs more to import than all of this
