@@ -177,12 +177,12 @@ def connect(
         raise ValueError(f"gpu={gpu!r} is for the provider 'cuda', not for {provider!r}")
     if pci is not None and address is None and provider not in DOCA:
         raise ValueError(f"pci={pci!r} is for 'doca' and 'softdoca', not for {provider!r}")
+    if address is None:
+        return _with_software_dpu(mover, max_memory, timeout)
     check_descriptors("a session", _DESCRIPTORS if host is None else 2 * _DESCRIPTORS)
-    if address is not None and host is not None:
+    if host is not None:
         return _open_two(address, host, keys, timeout or _patience(address))
-    if address is not None:
-        return _open(address, mover, keys, timeout or _patience(address), None)
-    return _with_software_dpu(mover, max_memory, timeout)
+    return _open(address, mover, keys, timeout or _patience(address), None)
 
 
 def _patience(address: str) -> float:
@@ -205,6 +205,7 @@ def inspect(
     from ..wire.messages import Stats
 
     where = parse(address)
+    check_descriptors("a connection", _DESCRIPTORS)
     with contextlib.closing(Connection(where, identity(where, keys))) as link:
         return greet(link, timeout), link.ask(Stats(), timeout=timeout).counters
 
@@ -214,6 +215,7 @@ def _with_software_dpu(
 ) -> Session:
     from .spawn import SoftwareDpu
 
+    check_descriptors("a session", _DESCRIPTORS)
     dpu: SoftwareDpu = SoftwareDpu()
     try:
         from . import remote_dpu, session  # noqa: F401 (imported while the other process starts)

@@ -1,6 +1,7 @@
 """Session.restart(): another software DPU in place of a lost one; session and regions remain."""
 
 import os
+import resource
 import signal
 import threading
 from pathlib import Path
@@ -93,6 +94,21 @@ def test_the_other_process_and_the_lost_connection_end_with_the_session(session)
     session.close()
     until(lambda: gone(pid), "the last DPU has ended")
     assert region.closed
+
+
+def test_a_restart_without_descriptors_says_which_limit_it_met(session):
+    region = session.empty(8)
+    kill(session)
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        for room in (0, 5, 6, 20):  # libzmq aborted the process at 5 and 6
+            resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors() + room, before[1]))
+            with pytest.raises(dgkit.LimitReached, match=r"descriptors.*ulimit -n"):
+                session.restart()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    assert session.restart() == {}
+    session.write(region, b"alive")
 
 
 def test_two_threads_that_restart_get_one_dpu(session):
