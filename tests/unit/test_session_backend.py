@@ -141,7 +141,7 @@ def test_a_small_slot_is_in_use_as_long_as_its_request_is_pending():
         assert sorted(move.slot for move in moves) == [SMALL * n for n in range(SMALL_SLOTS)]
         assert dpu._move_whole(region, 0, 64, None) is None
         running.send(signal.SIGCONT)
-        assert {dpu._wait(move).size for move in moves} == {64}
+        assert {dpu._wait(move).moved.size for move in moves} == {64}
         assert {move.data[:7] for move in moves} == {b"creates"}
         assert dpu._move_whole(region, 0, 64, None).slot == 0
 
