@@ -122,7 +122,7 @@ def test_a_failure_raises_and_carries_the_completion():
 
 def test_a_lost_completion_of_a_run_ends_as_timed_out():
     with (
-        rig("fault", rules=[FaultRule("lose", count=1)], op_timeout=0.02) as r,
+        rig("fault", rules=[FaultRule("lose", count=1)], op_timeout=0.2) as r,
         r.queue.prepare_write(*r.pair, size=8) as op,
     ):
         with pytest.raises(dgkit.TransferError, match="TIMED_OUT"):
