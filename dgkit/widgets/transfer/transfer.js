@@ -281,11 +281,24 @@ function draw(view) {
     form.showRegions(state, select);
     view.titled({ title: view.state.title, ...state });
   };
-  // The kernel makes the time line when a view asks for it, after the rows of a run.
+  // The kernel makes the time line when a view asks for it, after the rows of a run. One call at a
+  // time, or a page that draws more slowly than rows come would have ever more replies to draw.
+  let asking = false;
+  let outdated = false;
   const showTimeline = async () => {
-    const reply = await view.call("timeline");
-    timeline.draw(reply.timeline);
-    completions.clock.textContent = reply.clock;
+    outdated = true;
+    if (asking) return;
+    asking = true;
+    try {
+      while (outdated) {
+        outdated = false;
+        const reply = await view.call("timeline");
+        timeline.draw(reply.timeline);
+        completions.clock.textContent = reply.clock;
+      }
+    } finally {
+      asking = false;
+    }
   };
   const results = (message) => {
     completions.draw(message);

@@ -12,7 +12,7 @@
   const PICTURES = "dgkit.pictures";
   // Hides "Loading widget..." and "model not found" where the card of a panel follows.
   const STYLE = `.jp-OutputArea-child:has(> .lm-Panel.jp-OutputArea-output):not(:has(> div > *)):has(
-    + .jp-OutputArea-child .dgkit-saved) { display: none; }`;
+    + .jp-OutputArea-child > .jp-RenderedHTMLCommon > .dgkit-saved) { display: none; }`;
   const SAVE_WAIT_MS = 2000;
   const IDLE_WAIT_MS = 1000;
   const WELCOME = "dgkit-welcome.ipynb";
