@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from msgspec import structs
 from support.jupyter.latency import GPU, SECOND, block, config, measured, taken
 
 from dgkit.dpu.sampler import Sampler
@@ -71,8 +72,7 @@ def test_views_are_sent_a_change_of_path(plot, seen, monkeypatch):
 
 
 def as_worker(sampled):
-    names = sampled.__struct_fields__[:-1]
-    return type(sampled)(*(getattr(sampled, name) for name in names), "worker")
+    return structs.replace(sampled, path="worker")
 
 
 def words(fields):
