@@ -31,12 +31,12 @@ STRANGER = """
 import os, sys
 import zmq
 from dgkit.wire import messages as m
-hello = m.encode(m.Hello(0, m.VERSION, 17, "boot", "machine", "0.1.0"))
+hello = m.Hello(version=m.VERSION, pid=17, boot="boot", machine="machine", package="0.1.0")
 os.setuid(65534)
 with zmq.Context() as context, context.socket(zmq.DEALER) as raw:
     raw.linger = 0
     raw.connect(sys.argv[1])
-    raw.send(hello)
+    raw.send(m.encode(hello))
     assert raw.poll(5000)
     print(m.decode_reply(raw.recv()))
 """
