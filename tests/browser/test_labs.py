@@ -68,6 +68,8 @@ def handed_out(server, tmp_path):
     yield do
     for each in server.get("api/terminals"):
         server.get(f"api/terminals/{each['name']}", "DELETE")
+    shutil.rmtree(course)
+    shutil.rmtree(student)
 
 
 def written():
