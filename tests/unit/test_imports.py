@@ -4,12 +4,12 @@ import ast
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from support.source.python import statements
 
 import dgkit
 from dgkit import errors
@@ -132,14 +132,6 @@ def _is_for_types_only(node: ast.AST) -> bool:
     return isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
 
 
-def _nodes(node: ast.AST, *, types: bool) -> Iterator[ast.AST]:
-    """Yield all nodes of a tree, those under `if TYPE_CHECKING` only if `types`."""
-    for child in ast.iter_child_nodes(node):
-        if types or not _is_for_types_only(child):
-            yield child
-            yield from _nodes(child, types=types)
-
-
 def _absolute(node: ast.ImportFrom, path: Path) -> str:
     """Return the full name of the module in `from ... import`."""
     package = ["dgkit", *path.relative_to(PACKAGE).parent.parts]
@@ -148,18 +140,26 @@ def _absolute(node: ast.ImportFrom, path: Path) -> str:
 
 
 @cache
+def _all_imports(path: Path) -> list[tuple[str, int, bool]]:
+    """Return the full name and the line of all imports of a file, and if only types need them."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    blocks = [node for node in statements(tree) if _is_for_types_only(node)]
+    for_types = {node for block in blocks for node in statements(block)}
+    found = []
+    for node in statements(tree):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = [f"{_absolute(node, path)}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        found += [(name, node.lineno, node in for_types) for name in names]
+    return found
+
+
 def _imports(path: Path, *, types: bool = False) -> list[tuple[str, int]]:
     """Return the full name and the line of everything that a file imports, in functions, too."""
-    return [*_found_imports(path, types=types)]
-
-
-def _found_imports(path: Path, *, types: bool) -> Iterator[tuple[str, int]]:
-    for node in _nodes(ast.parse(path.read_text(encoding="utf-8")), types=types):
-        if isinstance(node, ast.Import):
-            yield from ((alias.name, node.lineno) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            module = _absolute(node, path)
-            yield from ((f"{module}.{alias.name}", node.lineno) for alias in node.names)
+    return [(name, line) for name, line, typed in _all_imports(path) if types or not typed]
 
 
 def _files() -> list[Path]:
@@ -266,17 +266,15 @@ def test_a_file_name_occurs_once_but_for_the_doctors_families() -> None:
     assert not {name for name, count in outside.items() if count > 1}
 
 
-@pytest.mark.parametrize("known", ONLY)
-def test_a_heavy_import_stays_where_it_belongs(known: str) -> None:
-    allowed = tuple(ONLY[known])
+def test_a_heavy_import_stays_where_it_belongs() -> None:
     wrong = [
         f"{where}:{line} imports {name}"
         for path in _files()
-        if not (where := path.relative_to(PACKAGE).as_posix()).startswith(allowed)
         for name, line in _imports(path)
-        if known in (name.split(".")[0], name.removeprefix("dgkit.").split(".")[0])
+        for known in {name.split(".")[0], name.removeprefix("dgkit.").split(".")[0]} & ONLY.keys()
+        if not (where := path.relative_to(PACKAGE).as_posix()).startswith(tuple(ONLY[known]))
     ]
-    assert not wrong
+    assert not wrong, "\n".join(wrong)
 
 
 def test_only_a_module_a_layer_and_those_in_dasks_loop_know_asyncio() -> None:
@@ -340,49 +338,56 @@ def test_import_costs_under_10_ms() -> None:
     assert min(took_us) < 10_000
 
 
-@pytest.mark.parametrize("name", dgkit.__all__)
-def test_each_public_name_is_there(name: str) -> None:
-    assert getattr(dgkit, name) is not None
-    assert name in dir(dgkit)
+def test_each_public_name_is_there() -> None:
+    assert not [name for name in dgkit.__all__ if getattr(dgkit, name) is None]
+    assert set(dgkit.__all__) <= set(dir(dgkit))
 
 
 LAB = ["AllocatePanel", "DoctorPanel", "HeatMap", "HexView", "LatencyPlot", "QueuePanel"]
 LAB += ["TransferPanel", "dashboard", "load_ipython_extension", "unload_ipython_extension"]
 
 
-@pytest.mark.parametrize("name", LAB)
-def test_each_name_for_notebooks_is_there_and_no_star_import_asks_for_it(name: str) -> None:
-    assert name in dir(dgkit)
-    assert name not in dgkit.__all__
+def test_the_names_for_notebooks_are_there_and_no_star_import_asks_for_them() -> None:
+    assert set(LAB) <= set(dir(dgkit))
+    assert not set(LAB) & set(dgkit.__all__)
     if all(find_spec(needed) for needed in NOTEBOOK):
-        assert callable(getattr(dgkit, name))
+        assert all(callable(getattr(dgkit, name)) for name in LAB)
 
 
-@pytest.mark.parametrize("name", LAB)
-def test_without_the_extra_a_name_for_notebooks_says_what_to_install(name: str) -> None:
-    gone = f"import sys; sys.modules.update(dict.fromkeys({sorted(NOTEBOOK)!r}))\n"
-    result = _python(f"{gone}import dgkit\nfrom dgkit import *\ndgkit.{name}")
-    assert result.returncode != 0
-    last = result.stderr.splitlines()[-1]
-    assert last.startswith(f"ImportError: dgkit.{name} needs ")
-    assert last.endswith("which is not installed: `pip install '.[lab]'` in dgkit's folder")
+def _errors_without(missing: set[str], names: list[str]) -> list[str]:
+    """Return what an import error says of each of dgkit's names where packages are missing."""
+    result = _python(f"""sys.modules.update(dict.fromkeys({sorted(missing)!r}))
+import dgkit
+from dgkit import *
+for name in {names!r}:
+    try:
+        getattr(dgkit, name)
+    except ImportError as error:
+        print(error)
+    else:
+        print("none")
+""")
+    assert result.returncode == 0, result.stderr
+    return result.stdout.splitlines()
+
+
+def test_without_the_extra_a_name_for_notebooks_says_what_to_install() -> None:
+    for name, said in zip(LAB, _errors_without(NOTEBOOK, LAB), strict=True):
+        assert said.startswith(f"dgkit.{name} needs ")
+        assert said.endswith("which is not installed: `pip install '.[lab]'` in dgkit's folder")
 
 
 def test_without_dpkt_the_panel_of_packets_says_what_to_install() -> None:
-    result = _python("import sys; sys.modules['dpkt'] = None\nimport dgkit\ndgkit.PacketPanel")
-    last = result.stderr.splitlines()[-1]
-    assert last.startswith("ImportError: dgkit.PacketPanel needs dpkt, which is not installed: ")
-    assert "'.[packets]'" in last
+    (said,) = _errors_without({"dpkt"}, ["PacketPanel"])
+    assert said.startswith("dgkit.PacketPanel needs dpkt, which is not installed: ")
+    assert "'.[packets]'" in said
 
 
-@pytest.mark.parametrize("name", ["Fleet", "fleet"])
-def test_without_the_extra_a_name_for_fleets_says_what_to_install(name: str) -> None:
-    gone = f"import sys; sys.modules.update(dict.fromkeys({sorted(DASK)!r}))\n"
-    result = _python(f"{gone}import dgkit\nfrom dgkit import *\ndgkit.{name}")
-    assert result.stderr.count("Traceback") == 1
-    last = result.stderr.splitlines()[-1]
-    assert last.startswith(f"ImportError: dgkit.{name} needs ")
-    assert last.endswith("which is not installed: `pip install '.[fleet]'` in dgkit's folder")
+def test_without_the_extra_a_name_for_fleets_says_what_to_install() -> None:
+    names = ["Fleet", "fleet"]
+    for name, said in zip(names, _errors_without(DASK, names), strict=True):
+        assert said.startswith(f"dgkit.{name} needs ")
+        assert said.endswith("which is not installed: `pip install '.[fleet]'` in dgkit's folder")
 
 
 @pytest.mark.parametrize("command", [["demo"], ["sweep", "--scheduler", "tcp://127.0.0.1:1"]])

@@ -7,12 +7,15 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+from support.source.python import statements
+
 ROOT = Path(__file__).parents[2]
 OPENINGS = re.compile(
     r"(What|Which|Whether|Who|Whose|Whom|Where|How|That|So|Of|Again)\b(?!-)", re.IGNORECASE
 )
 HEADING = "(?:Args|Attributes|Returns|Yields|Raises):"
-DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+CALLED = (ast.FunctionDef, ast.AsyncFunctionDef)
+DOCUMENTED = (ast.Module, ast.ClassDef, *CALLED)
 
 
 def sources() -> Iterator[tuple[Path, str]]:
@@ -28,30 +31,43 @@ def sources() -> Iterator[tuple[Path, str]]:
 
 
 @cache
-def documented(source: str) -> list[ast.AST]:
-    """Return the modules, classes and functions of a source; none where it has magics."""
+def docstrings(source: str) -> list[tuple[str, set[str]]]:
+    """Return each docstring with the parameters of the functions that it is on or contains.
+
+    None of a source that has magics.
+    """
     try:
-        return [node for node in ast.walk(ast.parse(source)) if isinstance(node, DOCUMENTED)]
+        tree = ast.parse(source)
     except SyntaxError:
         return []
+    nodes = [tree, *statements(tree)]
+    parameters = [(node.lineno, parameters_of(node)) for node in nodes if isinstance(node, CALLED)]
+    found = []
+    for node in nodes:
+        if isinstance(node, DOCUMENTED) and (text := ast.get_docstring(node)):
+            last = len(source) if isinstance(node, ast.Module) else node.end_lineno or 0
+            lines = range(getattr(node, "lineno", 0), last + 1)
+            found.append((text, set().union(*(of for line, of in parameters if line in lines))))
+    return found
+
+
+def parameters_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
+    """Return the names of a function's parameters."""
+    return {node.arg for node in ast.walk(function.args) if isinstance(node, ast.arg)}
 
 
 def wrong(source: str) -> list[str]:
     """Return the docstrings that open as no summary does."""
-    docstrings = [ast.get_docstring(node) or "" for node in documented(source)]  # type: ignore[arg-type]
-    return [text for text in docstrings if OPENINGS.match(text)]
+    return [text for text, _ in docstrings(source) if OPENINGS.match(text)]
 
 
 def broken(source: str) -> list[str]:
     """Return lines of docstrings with text behind a heading, or with parameters before one."""
-    return [line for node in documented(source) for line in _broken_lines(node)]
+    return [line for text, names in docstrings(source) for line in _broken_lines(text, names)]
 
 
-def _broken_lines(node: ast.AST) -> Iterator[str]:
-    lines = (ast.get_docstring(node) or "").splitlines()  # type: ignore[arg-type]
-    if not any(":" in line for line in lines):
-        return
-    names = [arg.arg for arg in ast.walk(node) if isinstance(arg, ast.arg)]
+def _broken_lines(text: str, names: set[str]) -> Iterator[str]:
+    lines = text.splitlines()
     headings = [number for number, line in enumerate(lines) if re.fullmatch(HEADING, line)]
     described = len(lines) if not headings else headings[0]
     yield from (line for line in lines if re.match(rf"({HEADING}) +\S", line))
