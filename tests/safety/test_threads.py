@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import signal
 import threading
 import time
 
@@ -33,30 +34,25 @@ def in_threads(*jobs):
     return raised
 
 
-@pytest.mark.parametrize(("spin_us", "doing"), [(0, "waiting"), (1e6, "waiting")])
-def test_a_second_thread_is_refused_while_the_first_waits(spin_us, doing):
-    with rig("fault", rules=[FaultRule("delay", delay_us=200_000)], spin_us=spin_us) as r:
-        transfer = r.queue.write(*r.pair, size=8)
+def endlessly(call):
+    while True:
+        call()
 
-        def wait():
-            while True:
-                with contextlib.suppress(QueueInUse):  # this thread is polling just now
-                    return transfer.wait(10)
 
-        inside = threading.Thread(target=wait)
-        inside.start()
+class Interrupted(Exception):
+    """Raised by a signal's handler."""
+
+
+@pytest.mark.parametrize("spin_us", [0, 1e5])
+def test_a_second_thread_is_refused_while_the_first_waits(spin_us):
+    """This thread waits for a write that does not end, until the other one interrupts it."""
+
+    def refused_once_the_other_waits():
         out, batch = np.zeros(1, dgkit.WC_DTYPE), np.zeros(1, dgkit.WR_DTYPE)
         batch["local"], batch["remote"], batch["size"] = r.local.id, r.remote.id, 8
-        seen = None
-        while inside.is_alive() and seen is None:
-            try:
-                r.queue.poll(out)
-            except QueueInUse as error:
-                seen = error
-        assert seen is not None
-        assert f"another thread is {doing} in this queue: open one queue for each thread" in str(
-            seen
-        )
+        why = "another thread is waiting in this queue: open one queue for each thread"
+        with pytest.raises(QueueInUse, match=why):
+            endlessly(lambda: r.queue.poll(out))
         for use in (
             lambda: r.queue.write(*r.pair, size=8),
             lambda: r.queue.post(batch),
@@ -67,8 +63,37 @@ def test_a_second_thread_is_refused_while_the_first_waits(spin_us, doing):
         ):
             with pytest.raises(QueueInUse, match="another thread is"):
                 use()
-        inside.join(10)
-        assert transfer.wait(1).size == 8
+
+    def wait():
+        with contextlib.suppress(QueueInUse):  # the other thread is polling just now
+            endless.wait()
+
+    def other():
+        raised.extend(in_threads(refused_once_the_other_waits))
+        while not interrupted.wait(0.01):  # a signal during the spinning is not seen
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGUSR1)
+
+    def interrupt(*_):
+        if not interrupted.is_set():
+            interrupted.set()
+            raise Interrupted
+
+    raised, interrupted = [], threading.Event()
+    before = signal.signal(signal.SIGUSR1, interrupt)
+    rules = [FaultRule("delay", delay_us=1e12, count=1)]
+    with rig("fault", rules=rules, spin_us=spin_us) as r:
+        endless = r.queue.write(*r.pair, size=8)
+        thread = threading.Thread(target=other)
+        thread.start()
+        with pytest.raises(Interrupted):
+            endlessly(wait)
+        thread.join(10)
+        signal.signal(signal.SIGUSR1, before)
+        assert raised == []
+        assert r.queue.write(*r.pair, size=8).wait(10).size == 8
+        r.queue.close()
+        with pytest.raises(dgkit.TransferError, match="FLUSHED"):
+            endless.wait(1)
 
 
 @pytest.mark.parametrize("path", ["auto", "worker"])
