@@ -158,9 +158,11 @@ def test_a_repeat_says_how_it_went(panel):
     expect(panel.get_by_text("200 transfers, 12.50 KiB")).to_be_visible()
 
 
-def test_a_long_repeat_is_cancelled(panel):
-    panel.get_by_label("Payload").select_option("hex")
-    panel.get_by_label("Hex digits").fill("00" * 64)
+def test_a_long_repeat_is_cancelled(board, panel):
+    board.execute("long = d.session.empty(1 << 26, name='long')")  # 6 TiB: it ends by this alone
+    panel.get_by_label("Region").select_option(label="long, 64 MiB, host")
+    panel.get_by_label("Payload").select_option("pattern")
+    panel.get_by_label("Size, bytes").fill("64M")
     panel.get_by_label("Repeat").fill("100000")
     panel.get_by_role("button", name="Start", exact=True).click()
     panel.get_by_role("button", name="Cancel").click()
