@@ -64,7 +64,7 @@ struct nic_key {
 	uint64_t address, size;
 	struct exec_region local, remote; /* the region, unless of another NIC; its import. No entry: none */
 	dg_region *import;
-	const struct nic_public_key *source; /* of another NIC: its entry in that NIC's table */
+	uint64_t published; /* of another NIC: nic_public_key.key when it was imported */
 };
 
 /* Another NIC whose table was imported. */
@@ -138,7 +138,7 @@ struct dg_nic {
 	struct dg_nic_qp *qps;
 	struct nic_peer *peers;
 	struct nic_key keys[DG_NIC_KEYS];
-	uint32_t next_key, n_keys, next_qp, n_qps, next_cq;
+	uint32_t next_key, n_keys, opened_keys, next_qp, n_qps, next_cq;
 	uint32_t box_generations[DG_NIC_QPS];
 	pthread_t resolver;
 	bool resolver_runs;

@@ -76,9 +76,9 @@ static uint32_t free_index(struct dg_nic *n)
 	return 0;
 }
 
-static void publish(struct nic_public_key *p, const struct nic_key *k, const uint8_t *descriptor,
-		    int length)
+static void publish(struct dg_nic *n, const struct nic_key *k, const uint8_t *descriptor, int length)
 {
+	struct nic_public_key *p = &n->table->keys[key_index(k->key)];
 	struct nic_key_body body = {
 		.pd = k->pd,
 		.access = k->access,
@@ -90,7 +90,7 @@ static void publish(struct nic_public_key *p, const struct nic_key *k, const uin
 	/* Release, and acquire in load_key(): a reader that sees one of the new words also sees that
 	 * the key is 0, or the new key. */
 	store_words_in(&p->body, &body, KEY_WORDS, memory_order_release);
-	atomic_store_explicit(&p->key, k->key, memory_order_release);
+	atomic_store_explicit(&p->key, (uint64_t)n->opened_keys++ << 32 | k->key, memory_order_release);
 }
 
 static int add(struct dg_nic *n, struct nic_key *k, const uint8_t *descriptor, int length)
@@ -108,7 +108,7 @@ static int add(struct dg_nic *n, struct nic_key *k, const uint8_t *descriptor, i
 		k->generation = slot->generation % 255 + 1;
 		k->key = index << 8 | k->generation;
 		*slot = *k;
-		publish(&n->table->keys[index], k, descriptor, length);
+		publish(n, k, descriptor, length);
 		n->n_keys++;
 	}
 	dg_poller_unlock(&n->poller);

@@ -59,11 +59,14 @@ bool dg_nic_peer_ready(struct dg_nic_qp *qp, struct nic_fault *f)
 const struct nic_key *dg_nic_peer_key(struct dg_nic_qp *qp, uint32_t key, bool *waits)
 {
 	const uint32_t index = key_index(key);
-	if (!key || index >= DG_NIC_KEYS ||
-	    atomic_load_explicit(&qp->peer->table->keys[index].key, memory_order_acquire) != key)
+	if (!key || index >= DG_NIC_KEYS)
+		return NULL;
+	const uint64_t published =
+		atomic_load_explicit(&qp->peer->table->keys[index].key, memory_order_acquire);
+	if ((uint32_t)published != key)
 		return NULL;
 	const struct nic_key *k = qp->peer->keys[index];
-	if (k && k->key == key)
+	if (k && k->published == published)
 		return k;
 	if (qp->wanted_key != key) {
 		qp->wanted_key = key;
@@ -73,15 +76,19 @@ const struct nic_key *dg_nic_peer_key(struct dg_nic_qp *qp, uint32_t key, bool *
 	return NULL;
 }
 
-/* Copies the peer's entry of a key. Returns false if the key is closed. */
-static bool load_key(const struct nic_table *t, uint32_t key, struct nic_key_body *out)
+/* Copies the peer's entry of a key. Returns what it has in nic_public_key.key, or 0 if the key is
+ * closed. */
+static uint64_t load_key(const struct nic_table *t, uint32_t key, struct nic_key_body *out)
 {
 	const struct nic_public_key *p = &t->keys[key_index(key)];
-	if (atomic_load_explicit(&p->key, memory_order_acquire) != key)
-		return false;
+	const uint64_t published = atomic_load_explicit(&p->key, memory_order_acquire);
+	if ((uint32_t)published != key)
+		return 0;
 	load_words_in(out, &p->body, KEY_WORDS, memory_order_acquire);
-	return atomic_load_explicit(&p->key, memory_order_relaxed) == key &&
-	       out->length <= DG_DESCRIPTOR_MAX;
+	/* A length that no descriptor has is a key without memory: the entry must not wait for it. */
+	if (out->length > DG_DESCRIPTOR_MAX)
+		out->length = 0;
+	return atomic_load_explicit(&p->key, memory_order_relaxed) == published ? published : 0;
 }
 
 /* Imports the memory of a key. On failure the key has none. */
@@ -98,13 +105,13 @@ static void import_memory(dg_device *dev, struct nic_key *k, const struct nic_ke
 
 /* Makes the key that `body` describes. An import that fails leaves it without memory, so that the
  * entry that waits ends with an error. */
-static struct nic_key *import_key(struct dg_nic *n, uint32_t key, const struct nic_key_body *body)
+static struct nic_key *import_key(struct dg_nic *n, uint64_t published, const struct nic_key_body *body)
 {
 	struct nic_key *k = calloc(1, sizeof *k);
 	if (!k)
 		return NULL;
 	*k = (struct nic_key){
-		.key = key,
+		.published = published,
 		.pd = body->pd,
 		.access = body->access,
 		.address = body->address,
@@ -130,13 +137,13 @@ static void free_key(struct nic_key *k)
 
 /* Returns a queue pair that waits for a key, and copies what is needed. The peer is referenced. */
 static struct nic_peer *find_work(struct dg_nic *n, uint32_t *key, struct nic_key_body *body,
-				  bool *found)
+				  uint64_t *published)
 {
 	for (struct dg_nic_qp *qp = n->qps; qp; qp = qp->next) {
 		if (!qp->wanted_key || !qp->peer)
 			continue;
 		*key = qp->wanted_key;
-		*found = load_key(qp->peer->table, *key, body);
+		*published = load_key(qp->peer->table, *key, body);
 		qp->peer->refs++;
 		return qp->peer;
 	}
@@ -158,14 +165,14 @@ static bool resolve_one(struct dg_nic *n)
 	struct nic_key_body body;
 	struct nic_key *old = NULL, *made = NULL;
 	uint32_t key;
-	bool found;
+	uint64_t published;
 	dg_poller_lock(&n->poller);
-	struct nic_peer *peer = find_work(n, &key, &body, &found);
+	struct nic_peer *peer = find_work(n, &key, &body, &published);
 	dg_poller_unlock(&n->poller);
 	if (!peer)
 		return false;
-	if (found)
-		made = import_key(n, key, &body);
+	if (published)
+		made = import_key(n, published, &body);
 	dg_poller_lock(&n->poller);
 	if (made) {
 		struct nic_key **at = &peer->keys[key_index(key)];

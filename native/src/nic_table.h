@@ -3,8 +3,10 @@
  * The table of a NIC: memory that its NIC alone writes, and that NICs of other processes import for
  * reading.
  *
- * A key's entry is read by a sequence lock: `key` is 0 while the entry changes. A box has what the
- * peer of a queue pair needs. All its words are atomic:
+ * A key's entry is read by a sequence lock: `key` is 0 while the entry changes. Its high half counts the
+ * keys of the NIC, because a number that was closed comes back after 255 others of its index, and an
+ * importer must not take the memory of the old one for it. A box has what the peer of a queue pair
+ * needs. All its words are atomic:
  *
  *	posted     receives published; the peer's sender takes them in order
  *	delivered  messages for the peer, each of which used one of the peer's receives
@@ -30,7 +32,7 @@
 
 enum { NIC_WINDOW = 64, NIC_INLINE = 32 };
 #define NIC_MAGIC   0x31434e74696b6764ull /* "dgkitNC1" */
-#define NIC_VERSION 3u
+#define NIC_VERSION 4u
 
 /* descriptor: of the region, `length` bytes; 0 if other NICs have no right to it. */
 struct nic_key_body {
@@ -39,6 +41,7 @@ struct nic_key_body {
 	uint8_t descriptor[DG_DESCRIPTOR_MAX];
 };
 
+/* key: the number of the key, and above it which of the NIC's keys it is. */
 struct nic_public_key {
 	_Atomic uint64_t key;
 	struct nic_key_body body;

@@ -103,6 +103,20 @@ static void check_done(struct program *p)
 	CHECK_EQ(c.opcode, CQE_REQUEST);
 }
 
+/* Gives the number of the first key to the second region: all other keys are in use, and the numbers of
+ * an index come back after 255. */
+static void use_number_again(struct here *h)
+{
+	uint32_t key = h->mine.key, other;
+
+	while (!dg_nic_key_open(h->nic, h->region, 0, 7, 0, &other))
+		continue;
+	do {
+		CHECK_EQ(dg_nic_key_close(h->nic, key), 0);
+		CHECK_EQ(dg_nic_key_open(h->nic, h->second_region, h->mine.base, 7, ALL_ACCESS, &key), 0);
+	} while (key != h->mine.key);
+}
+
 /* The other side of most tests: posts receives, and says what it got. */
 static void receiver(int fd)
 {
@@ -118,6 +132,10 @@ static void receiver(int fd)
 			say(fd, &c, sizeof(c));
 		} else if (command == 'k') {
 			CHECK_EQ(dg_nic_key_close(h.nic, h.mine.key), 0);
+		} else if (command == 'n') {
+			use_number_again(&h);
+		} else if (command == 'l') {
+			h.nic->table->keys[key_index(h.mine.key)].body.length = DG_DESCRIPTOR_MAX + 1;
 		} else if (command == 'c') {
 			CHECK_EQ(dg_region_close(h.region, PATIENCE), 0);
 			say(fd, h.bytes, 64);
@@ -217,6 +235,42 @@ TEST(a_key_that_its_process_closed_is_refused)
 	put_copy(&h.p, WQE_WRITE, far_at(&h, 0), h.theirs.key, h.bytes, h.mine.key, 8);
 	ring(&h.p);
 	CHECK_EQ(wait_cqe(&h.p).syndrome, SYNDROME_REMOTE_ACCESS);
+	finish(&o, &h);
+}
+
+TEST(a_key_whose_number_is_used_again_leads_to_its_own_region)
+{
+	struct other o = start(receiver);
+	struct here h;
+	uint8_t second[8];
+
+	here_open(&h, o.fd);
+	put_copy(&h.p, WQE_WRITE, far_at(&h, 0), h.theirs.key, h.bytes, h.mine.key, 8);
+	ring(&h.p);
+	check_done(&h.p);
+	order(&o, 'n');
+	memcpy(h.bytes, "for both", 8);
+	put_copy(&h.p, WQE_WRITE, far_at(&h, 0), h.theirs.key, h.bytes, h.mine.key, 8);
+	ring(&h.p);
+	check_done(&h.p);
+	say(o.fd, "v", 1);
+	hear(o.fd, second, sizeof(second));
+	await(o.fd);
+	CHECK_EQ(memcmp(second, "for both", 8), 0);
+	finish(&o, &h);
+}
+
+TEST(an_entry_does_not_wait_for_a_key_with_an_impossible_descriptor)
+{
+	struct other o = start(receiver);
+	struct here h;
+
+	here_open(&h, o.fd);
+	order(&o, 'l');
+	put_copy(&h.p, WQE_WRITE, far_at(&h, 0), h.theirs.key, h.bytes, h.mine.key, 8);
+	ring(&h.p);
+	CHECK_EQ(wait_cqe(&h.p).syndrome, SYNDROME_REMOTE_ACCESS);
+	CHECK_SAYS(qp_info(&h.p).why, "cannot be imported");
 	finish(&o, &h);
 }
 
