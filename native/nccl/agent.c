@@ -90,7 +90,11 @@ static int ask(struct agent *a, struct mover_message *m, const int *fd)
 	if (n != sizeof *m)
 		return dg_fail(ENOTCONN, "the DPU agent %s has ended", a->address);
 	m->descriptor[sizeof m->descriptor - 1] = 0;
-	return m->status ? dg_fail(-m->status, "DPU agent %s: %s", a->address, (char *)m->descriptor) : 0;
+	if (!m->status)
+		return 0;
+	const bool is_errno = m->status < 0 && m->status >= -4095; /* MAX_ERRNO of Linux */
+	return dg_fail(is_errno ? -m->status : EBADMSG, "DPU agent %s: %s", a->address,
+		       (char *)m->descriptor);
 }
 
 int agent_open(struct agent **out)
@@ -170,10 +174,19 @@ int agent_post(struct agent *a, const dg_wr *wr, uint32_t n)
 	return 0;
 }
 
+void agent_break(struct agent *a)
+{
+	a->ended = true;
+}
+
 int agent_poll(struct agent *a, dg_wc *wc, uint32_t n)
 {
 	const uint64_t completed = atomic_load_explicit(&a->ring->completed, memory_order_acquire);
 	uint32_t i = 0;
+	if (completed - a->collected > a->head - a->collected) {
+		agent_break(a);
+		return 0;
+	}
 	for (; i < n && a->collected != completed; i++, a->collected++) {
 		const struct mover_completion *c = &a->ring->completions[a->collected % MOVER_DEPTH];
 		wc[i].user = c->user;

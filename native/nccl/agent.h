@@ -23,6 +23,8 @@ void agent_release(struct agent *a, uint32_t id);
 int agent_post(struct agent *a, const dg_wr *wr, uint32_t n);
 /* Stores user and status of up to n completions. Returns their number. */
 int agent_poll(struct agent *a, dg_wc *wc, uint32_t n);
+/* The agent has broken a rule of the ring: it has ended for this process. */
+void agent_break(struct agent *a);
 /* Whether the agent has ended; looks at the socket. */
 bool agent_ended(struct agent *a);
 const char *agent_address(const struct agent *a);

@@ -119,7 +119,7 @@ struct request {
 	struct peer *peer;
 	uint32_t index;
 	uint8_t state, engine;
-	bool signals, flushes, moved, in_order, tested;
+	bool signals, flushes, submitted, moved, in_order, tested;
 	bool gpu; /* memory of it is a GPU's */
 	bool joined; /* the signal is written directly behind the bytes: see signal.c */
 	nccl_result result;

@@ -198,7 +198,8 @@ static int connect_to(const void *handle, uint32_t rank)
 		return dg_fail(EXDEV, "rank %" PRIu32 " is on another machine: this plugin connects the "
 				      "ranks of one", rank);
 	memcpy(a.sun_path, to.path, sizeof to.path);
-	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	/* Not blocking: a rank's listener has room for all ranks, so one that is full is none. */
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
 		return dg_fail_errno("cannot create a socket");
 	int rc = connect(fd, (struct sockaddr *)&a, sizeof a)
@@ -293,7 +294,7 @@ static int receive_message(const struct peer *p, const struct message *own, stru
 	if (n <= 0)
 		return dg_fail(ENOTCONN, "rank %" PRIu32 " has ended", p->rank);
 	if (n != sizeof *out || out->sequence != own->sequence || out->kind != own->kind ||
-	    out->length > sizeof out->descriptor)
+	    out->length > sizeof out->descriptor || out->agent_length > sizeof out->agent_descriptor)
 		return dg_fail(EPROTO, "rank %" PRIu32 " makes another collective call", p->rank);
 	return 0;
 }

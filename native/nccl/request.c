@@ -216,7 +216,7 @@ static bool submit(struct comm *c, struct engine *e, uint32_t n)
 	}
 	e->n_waiting -= n;
 	for (uint32_t i = 0; !rc && i < n; i++)
-		list_take(&e->waiting);
+		list_take(&e->waiting)->submitted = true;
 	if (rc)
 		request_moved(c, list_take(&e->waiting),
 			      rc == -ESTALE || rc == -ENOTCONN ? NCCL_REMOTE_ERROR
@@ -259,14 +259,26 @@ static int take_completions(struct engine *e, dg_wc *wc, uint32_t n)
 	return e->agent ? agent_poll(e->agent, wc, n) : dg_queue_poll(e->queue, wc, n, 0);
 }
 
+/* Returns the request of a completion. NULL: an agent has none in flight with this number. */
+static struct request *find_submitted(const struct comm *c, uint64_t number)
+{
+	struct request *r = number < c->n_requests ? c->requests[number] : NULL;
+	return r && r->state == MOVING && r->submitted && !r->moved ? r : NULL;
+}
+
 static void poll_engine(struct comm *c, struct engine *e)
 {
 	dg_wc wc[POLL_BATCH];
 	int n;
 	while (e->moving && (n = take_completions(e, wc, POLL_BATCH)) > 0) {
 		e->moving -= (uint32_t)n;
-		for (int i = 0; i < n; i++)
-			request_moved(c, c->requests[wc[i].user], result_of(wc[i].status));
+		for (int i = 0; i < n; i++) {
+			struct request *r = find_submitted(c, wc[i].user);
+			if (r)
+				request_moved(c, r, result_of(wc[i].status));
+			else
+				agent_break(e->agent);
+		}
 		if (c->statistics && !e->moving)
 			statistics_busy(c->statistics, dg_now_ns() - e->busy_since_ns);
 	}

@@ -1,4 +1,7 @@
-"""A hostile rank of NCCL's plugin: its handle, first message, descriptors and signals are damaged.
+"""A hostile rank and a hostile agent of NCCL's plugin.
+
+Of the rank, the handle, first message, descriptors and signals are damaged; of the agent that moves
+the bytes (DGKIT_NCCL_DPU), the replies and the ring.
 
     python fuzz_nccl.py SEED EXAMPLES
 
@@ -17,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Callable, Iterator
 from ctypes import byref, c_bool, c_int, c_size_t, c_uint32, c_uint64, c_void_p
 from pathlib import Path
 from typing import Any
@@ -30,6 +34,7 @@ NAMES = f"{FIRST} destroy_context close_comm close_listener put put_signal get f
 NUMBERS = [0, 1, 2, 7, 8, 63, 64, 4096, 1 << 31, (1 << 32) - 1, 1 << 63, (1 << 64) - 1]
 SIZE, GUARD = 4096, 4096
 HELLO, MESSAGE = 16, 1568  # bytes
+MOVER_MESSAGE, COMPLETED, COMPLETIONS, DEPTH = 792, 64, 128 + 1024 * 48, 1024  # mover_ring.h
 HOST = 1
 TABLE: Any = (c_void_p * (1 + len(NAMES.split()))).in_dll(
     ctypes.CDLL(str(nccl.plugin_path())), "ncclRmaPlugin_v14"
@@ -96,25 +101,72 @@ def play(listener: socket.socket, chance: random.Random) -> None:
             os.close(fd)
 
 
+def move(listener: socket.socket, chance: random.Random) -> None:
+    """Be an agent: reply to each message, and complete requests that there are, or are not."""
+    peer, _ = listener.accept()
+    with peer:
+        hello, fds, _, _ = socket.recv_fds(peer, MOVER_MESSAGE, 1)
+        peer.send(hello[:4].ljust(24, b"\0") + b"soft".ljust(768, b"\0"))
+        peer.settimeout(0.0005)
+        with mmap.mmap(fds[0], os.fstat(fds[0]).st_size) as ring:
+            while chance.random() > 0.001:
+                with contextlib.suppress(TimeoutError):
+                    if not (message := peer.recv(MOVER_MESSAGE)):
+                        break
+                    if message[:4] == b"\2\0\0\0":  # an import
+                        reply = message[:16].ljust(MOVER_MESSAGE, b"\0")
+                        peer.send(damaged(reply, chance) if chance.random() < 0.1 else reply)
+                complete(ring, chance)
+        os.close(fds[0])
+
+
+def complete(ring: mmap.mmap, chance: random.Random) -> None:
+    """Complete all requests in flight, or some that are nearly right."""
+    head, completed = (int.from_bytes(ring[at : at + 8], "little") for at in (0, COMPLETED))
+    for number in range(completed, head):
+        at, user = 128 + number % DEPTH * 48, COMPLETIONS + number % DEPTH * 16
+        ring[user : user + 8] = ring[at : at + 8]
+        if chance.random() < 0.1:
+            ring[user : user + 8] = chance.choice(NUMBERS).to_bytes(8, "little")
+        ring[user + 8 : user + 12] = chance.choice([0, 0, 0, 1, 9, 1 << 31]).to_bytes(4, "little")
+    if chance.random() < 0.02:
+        head = chance.choice([*NUMBERS, head + 1, head + 1025])
+    ring[COMPLETED : COMPLETED + 8] = head.to_bytes(8, "little")
+
+
 def one(seed: int, folder: str) -> int:
     """Connect a rank to a hostile one; return how many of its calls succeeded."""
     chance = random.Random(seed)
     path = f"{folder}/{seed}.sock"
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as hostile:
-        hostile.bind(path)
-        hostile.listen()
-        hostile.settimeout(0.3)
-        peer = threading.Thread(target=guarded, args=(hostile, random.Random(seed + 1)))
+    has_agent = chance.random() < 0.5
+    os.environ["DGKIT_NCCL_DPU"] = f"ipc://{path}" if has_agent else ""
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(hostile(path, play, random.Random(seed + 1)))
+        if has_agent:
+            stack.enter_context(hostile(f"{path}.mover", move, random.Random(seed + 2)))
+        return honest(chance, path)
+
+
+@contextlib.contextmanager
+def hostile(
+    path: str, role: Callable[[socket.socket, random.Random], None], chance: random.Random
+) -> Iterator[None]:
+    """Play a role in a thread; the other side may end the connection, or not connect at all."""
+
+    def guarded() -> None:
+        with contextlib.suppress(OSError):
+            role(listener, chance)
+
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind(path)
+        listener.listen()
+        listener.settimeout(0.3)
+        peer = threading.Thread(target=guarded)
         peer.start()
-        done = honest(chance, path)
-        peer.join()
-    return done
-
-
-def guarded(listener: socket.socket, chance: random.Random) -> None:
-    """Play; the other rank may end the connection at any time, or not connect at all."""
-    with contextlib.suppress(OSError):
-        play(listener, chance)
+        try:
+            yield
+        finally:
+            peer.join()
 
 
 def honest(chance: random.Random, path: str) -> int:
