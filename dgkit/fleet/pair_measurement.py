@@ -55,13 +55,13 @@ def measure_session(
     with session.empty(rate_span(max(sizes), _WINDOW), on=on, name="fleet") as region:
         rows = []
         for size in sizes:
-            start = time.time()
+            started, start = time.time(), time.monotonic()
             latency = session.latency(
                 region, size, op, samples_for(size, count), path, destructive=True
             )
             rate = session.bandwidth(region, size, op, seconds, _WINDOW, path, destructive=True)
             figures = _row(latency, rate) | {"requested_path": path, "region": region.place}
-            rows.append(figures | {"started": start, "took_s": time.time() - start})
+            rows.append(figures | {"started": started, "took_s": time.monotonic() - start})
         return rows
 
 

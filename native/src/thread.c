@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <signal.h>
+#include <time.h>
 
 #include "thread.h"
 
@@ -14,4 +15,13 @@ int dg_thread_start(pthread_t *t, const char *name, void *(*run)(void *), void *
 	if (!rc)
 		pthread_setname_np(*t, name);
 	return rc;
+}
+
+void dg_cond_init(pthread_cond_t *c)
+{
+	pthread_condattr_t monotonic;
+	pthread_condattr_init(&monotonic);
+	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+	pthread_cond_init(c, &monotonic);
+	pthread_condattr_destroy(&monotonic);
 }

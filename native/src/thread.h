@@ -7,5 +7,8 @@
 /* Starts a named thread with all signals blocked. Returns 0 or a positive errno, as
  * pthread_create. */
 int dg_thread_start(pthread_t *t, const char *name, void *(*run)(void *), void *arg);
+/* Initializes a condition variable whose waits end by the monotonic clock: the wall clock may be set
+ * meanwhile. */
+void dg_cond_init(pthread_cond_t *c);
 
 #endif

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 
 #include "share/descriptor.h"
@@ -12,6 +13,16 @@
 #define STALL (3 * SECOND) /* time limit of an import from a stalled exporter */
 #define PROMPT (2 * SECOND) /* maximum time of any other import, even on a busy machine */
 #define SPARSE (4ull << 30)
+
+/* The wall clock of this program has been set back by an hour since it was read: no wait ends by it. */
+int clock_gettime(clockid_t id, struct timespec *t)
+{
+	const int rc = (int)syscall(SYS_clock_gettime, id, t);
+
+	if (id == CLOCK_REALTIME)
+		t->tv_sec += 3600;
+	return rc;
+}
 
 /* Exports one region until the test ends. */
 static void honest_exporter(int fd)
@@ -168,6 +179,33 @@ TEST(an_exporter_that_never_answers_delays_no_other_import)
 	unlink(path);
 	say_int(o.fd, 0);
 	join(o);
+	CHECK_EQ(dg_device_close(dev, 0), 0);
+}
+
+/* While another thread waits longer for the same exporter. */
+TEST(an_import_ends_by_its_own_time_limit)
+{
+	dg_device *dev = device_spinning(0);
+	struct importing patient;
+	struct token t;
+	char path[100];
+	int server, conn;
+
+	snprintf(path, sizeof(path), "%s/mute.sock", own_folder);
+	server = listener_at(path, 5);
+	t = token_of(path);
+	start_import(&patient, dev, &t);
+	conn = accept(server, NULL, NULL);
+	CHECK(conn >= 0);
+	const uint64_t start = dg_now_ns();
+	dg_region *r;
+	CHECK_EQ(dg_region_import(dev, t.bytes, t.len, SECOND / 2, &r), -ETIMEDOUT);
+	CHECK(dg_now_ns() - start >= SECOND / 2);
+	CHECK(dg_now_ns() - start < STALL - SECOND / 2);
+	CHECK_EQ(pthread_join(patient.thread, NULL), 0);
+	close(conn);
+	close(server);
+	unlink(path);
 	CHECK_EQ(dg_device_close(dev, 0), 0);
 }
 

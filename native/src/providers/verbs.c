@@ -18,6 +18,7 @@
 
 #include "error.h"
 #include "share/server.h"
+#include "thread.h"
 
 #define MAX_PIECE ((uint64_t)1 << 20) /* bytes of one work request */
 
@@ -281,7 +282,6 @@ static void free_device(struct verbs *d)
 
 static int open_device(struct dg_device *dev, const dg_device_config *cfg, void **state)
 {
-	pthread_condattr_t monotonic;
 	TRY(any_device());
 	struct verbs *d = calloc(1, sizeof *d);
 	if (!d)
@@ -290,10 +290,7 @@ static int open_device(struct dg_device *dev, const dg_device_config *cfg, void 
 	d->wake_fd = -1;
 	pthread_mutex_init(&d->lock, NULL);
 	pthread_mutex_init(&d->queues.lock, NULL);
-	pthread_condattr_init(&monotonic);
-	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-	pthread_cond_init(&d->changed, &monotonic);
-	pthread_condattr_destroy(&monotonic);
+	dg_cond_init(&d->changed);
 	int rc = find_port(d, cfg->rdma);
 	if (!rc)
 		rc = dg_fork_watch_last();

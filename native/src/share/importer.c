@@ -18,6 +18,7 @@
 #include "share/unix_socket.h"
 #include "clock.h"
 #include "error.h"
+#include "thread.h"
 
 struct dg_exporter {
 	struct dg_exporter *next;
@@ -31,7 +32,7 @@ struct dg_exporter {
 	struct dg_mappings mappings;
 	struct dg_region *regions;
 	atomic_bool lost, unresponsive; /* unresponsive: it does not empty its socket */
-	pthread_mutex_t exchange_lock; /* held from a request to its reply */
+	bool exchanging; /* a thread is between a request and its reply */
 	uint32_t tag;
 	uint32_t late_replies; /* replies that are still to come for abandoned requests */
 };
@@ -39,7 +40,8 @@ struct dg_exporter {
 /* Guards the list, the fields that change, and the lists of regions. Nothing that an exporter can
  * delay is done with the lock held: connecting, requests, messages, mapping its memory. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t connected = PTHREAD_COND_INITIALIZER; /* an exporter has left `connecting` */
+static pthread_cond_t changed; /* an exporter has left `connecting` or `exchanging` */
+static pthread_once_t once = PTHREAD_ONCE_INIT;
 static struct dg_exporter *exporters;
 static uintptr_t last_id;
 
@@ -56,6 +58,18 @@ void dg_importer_fork_unlock(void)
 	pthread_mutex_unlock(&lock);
 }
 
+static void init_changed(void)
+{
+	dg_cond_init(&changed);
+}
+
+/* Waits for `changed`. Returns 0 or ETIMEDOUT. Call with the lock held. */
+static int wait_changed(uint64_t deadline_ns)
+{
+	const struct timespec t = {(time_t)(deadline_ns / 1000000000u), (long)(deadline_ns % 1000000000u)};
+	return pthread_cond_timedwait(&changed, &lock, &t);
+}
+
 void dg_importer_forget_all(void)
 {
 	for (struct dg_exporter *p = exporters; p; p = p->next) {
@@ -65,20 +79,7 @@ void dg_importer_forget_all(void)
 	}
 	exporters = NULL;
 	/* Discard the waiting threads, which are the parent's. */
-	connected = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
-}
-
-/* Converts the deadline to a time of CLOCK_REALTIME. That clock is used because
- * pthread_mutex_clocklock is recent, and sanitizers do not support it. */
-static struct timespec realtime_at(uint64_t deadline_ns)
-{
-	struct timespec t;
-	uint64_t now = now_ns(), left = deadline_ns > now ? deadline_ns - now : 0;
-	clock_gettime(CLOCK_REALTIME, &t);
-	uint64_t ns = (uint64_t)t.tv_nsec + left % 1000000000u;
-	t.tv_sec += (time_t)(left / 1000000000u + ns / 1000000000u);
-	t.tv_nsec = (long)(ns % 1000000000u);
-	return t;
+	init_changed();
 }
 
 static int wait_readable(int fd, uint64_t deadline_ns)
@@ -130,7 +131,7 @@ static int map_control(struct dg_exporter *p, int fd)
 }
 
 /* The control memory comes with the first successful reply only. It is mapped before
- * p->exchange_lock is released, because the receiver of the next reply relies on it. */
+ * p->exchanging is cleared, because the receiver of the next reply relies on it. */
 static int keep_control(struct dg_exporter *p, const struct dg_share_reply *a, const int fds[2],
 			int n_fds)
 {
@@ -237,7 +238,6 @@ static int exporter_new(const char *path, struct dg_exporter **out)
 	p->refs = 1;
 	p->connecting = true;
 	snprintf(p->path, sizeof p->path, "%s", path);
-	pthread_mutex_init(&p->exchange_lock, NULL);
 	pthread_mutex_init(&p->mappings.lock, NULL);
 	p->next = exporters;
 	exporters = p;
@@ -270,7 +270,6 @@ static void exporter_free(struct dg_exporter *p)
 		return;
 	if (p->control)
 		munmap(p->control, CONTROL_SIZE);
-	pthread_mutex_destroy(&p->exchange_lock);
 	pthread_mutex_destroy(&p->mappings.lock);
 	free(p);
 }
@@ -298,7 +297,7 @@ static int exporter_open(struct dg_exporter *p, uint64_t deadline_ns)
 		last = exporter_drop(p);
 	else
 		p->connecting = false;
-	pthread_cond_broadcast(&connected);
+	pthread_cond_broadcast(&changed);
 	pthread_mutex_unlock(&lock);
 	exporter_free(last);
 	return rc;
@@ -309,9 +308,9 @@ static int exporter_open(struct dg_exporter *p, uint64_t deadline_ns)
  * deadlines. */
 static int exporter_take(const char *path, uint64_t deadline_ns, struct dg_exporter **out)
 {
-	struct timespec at = realtime_at(deadline_ns);
 	struct dg_exporter *p;
 	int rc = 0;
+	pthread_once(&once, init_changed);
 	pthread_mutex_lock(&lock);
 	for (;;) {
 		p = exporters;
@@ -319,7 +318,7 @@ static int exporter_take(const char *path, uint64_t deadline_ns, struct dg_expor
 			p = p->next;
 		if (!p || !p->connecting || rc)
 			break;
-		rc = pthread_cond_timedwait(&connected, &lock, &at);
+		rc = wait_changed(deadline_ns);
 	}
 	bool is_new = !p;
 	if (is_new)
@@ -335,12 +334,25 @@ static int exporter_take(const char *path, uint64_t deadline_ns, struct dg_expor
 	return rc;
 }
 
-/* Takes p->exchange_lock, which another thread may hold while it waits for this exporter. Returns 0
- * or -ETIMEDOUT. */
-static int lock_exchange(struct dg_exporter *p, uint64_t deadline_ns)
+/* Begins an exchange; another thread may be waiting for this exporter. Returns 0 or -ETIMEDOUT. */
+static int begin_exchange(struct dg_exporter *p, uint64_t deadline_ns)
 {
-	struct timespec t = realtime_at(deadline_ns);
-	return -pthread_mutex_timedlock(&p->exchange_lock, &t);
+	int rc = 0;
+	pthread_mutex_lock(&lock);
+	while (p->exchanging && !rc)
+		rc = wait_changed(deadline_ns);
+	if (!p->exchanging)
+		p->exchanging = true, rc = 0;
+	pthread_mutex_unlock(&lock);
+	return -rc;
+}
+
+static void end_exchange(struct dg_exporter *p)
+{
+	pthread_mutex_lock(&lock);
+	p->exchanging = false;
+	pthread_cond_broadcast(&changed);
+	pthread_mutex_unlock(&lock);
 }
 
 /* Returns the error of an import, which is that of exchange() or the exporter's own, or 0. */
@@ -386,11 +398,11 @@ static int request_import(struct dg_region *r, const struct dg_descriptor *d, ui
 	int fds[2], n_fds = 0;
 	struct dg_exporter *p = r->exporter;
 	memcpy(q.key, d->key, sizeof q.key);
-	int kept = 0, rc = lock_exchange(p, deadline_ns);
+	int kept = 0, rc = begin_exchange(p, deadline_ns);
 	if (!rc) {
 		rc = exchange(p, &q, &a, fds, &n_fds, deadline_ns);
 		kept = rc ? 0 : keep_control(p, &a, fds, n_fds);
-		pthread_mutex_unlock(&p->exchange_lock);
+		end_exchange(p);
 	}
 	rc = import_error(p, rc, &a);
 	if (!rc) {
@@ -554,7 +566,7 @@ int dg_importer_proxy_copy(struct dg_region_entry *remote, char *local, uint64_t
 	struct dg_exporter *p = remote->region->exporter;
 	char *bounce = p->control + BOUNCE_OFFSET;
 	int status = DG_OK;
-	if (lock_exchange(p, now_ns() + COPY_TIMEOUT_NS))
+	if (begin_exchange(p, now_ns() + COPY_TIMEOUT_NS))
 		return DG_TIMED_OUT;
 	while (n && status == DG_OK) {
 		uint64_t part = n < BOUNCE_SIZE ? n : BOUNCE_SIZE;
@@ -582,7 +594,7 @@ int dg_importer_proxy_copy(struct dg_region_entry *remote, char *local, uint64_t
 			dg_copy(local, bounce, part);
 		local += part, offset += part, n -= part;
 	}
-	pthread_mutex_unlock(&p->exchange_lock);
+	end_exchange(p);
 	return status;
 }
 
@@ -594,7 +606,7 @@ int dg_importer_atomic(struct dg_region_entry *remote, uint64_t offset, const st
 	struct dg_share_request q = {
 		.kind = SHARE_ATOMIC, .slot = remote->slot, .offset = offset, .size = a->size};
 	const uint64_t deadline = now_ns() + COPY_TIMEOUT_NS;
-	if (lock_exchange(p, deadline))
+	if (begin_exchange(p, deadline))
 		return DG_TIMED_OUT;
 	const int rc = receive_late_replies(p, deadline);
 	int status = rc ? status_of_failure(rc) : DG_OK;
@@ -603,6 +615,6 @@ int dg_importer_atomic(struct dg_region_entry *remote, uint64_t offset, const st
 		status = request_copy(p, &q, deadline);
 		memcpy(old, bounce, sizeof *old);
 	}
-	pthread_mutex_unlock(&p->exchange_lock);
+	end_exchange(p);
 	return status;
 }
