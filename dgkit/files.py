@@ -7,7 +7,7 @@ import errno
 import os
 import select
 import stat
-from itertools import starmap
+from itertools import count, starmap
 from pathlib import Path
 
 from .errors import AccessDenied, LimitReached
@@ -195,6 +195,32 @@ def replace_file(path: Path, content: bytes, mode: int | None = None) -> None:
         raise OSError(exc.errno, exc.strerror, str(path)) from exc
     finally:
         part.unlink(missing_ok=True)
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove a folder that others have filled, however deep it is and whatever its modes are.
+
+    Content of inner folders is moved up, which needs neither long paths nor recursion, as
+    shutil.rmtree() does. Links are not followed.
+
+    Raises:
+        OSError: Something cannot be removed.
+    """
+    prefix = f".{os.urandom(8).hex()}."  # no name in it that a guest or a student has chosen
+    numbers = count()
+    waiting = [*folder.iterdir()]
+    while waiting:
+        path = waiting.pop()
+        if not stat.S_ISDIR(path.lstat().st_mode):
+            path.unlink()
+            continue
+        path.chmod(0o700)
+        for inner in list(path.iterdir()):
+            if stat.S_ISDIR(inner.lstat().st_mode):
+                inner.chmod(0o700)  # rename(2) writes to it
+            waiting.append(inner.rename(folder / f"{prefix}{next(numbers)}"))
+        path.rmdir()
+    folder.rmdir()
 
 
 def sync_folder(path: Path) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from .errors import NativeError, PeerRefused
-from .files import is_own
+from .files import is_own, remove_folder
 
 
 def runtime_dir() -> Path:
@@ -77,8 +77,6 @@ def runtime_folder(prefix: str, name: str | None = None) -> Iterator[Path]:
     Raises:
         FileExistsError: A running process uses the folder of that name.
     """
-    import shutil  # imported late: connect() must be quick
-
     parent = runtime_dir()
     with contextlib.ExitStack() as last_to_first:
         with _locked(parent):
@@ -86,7 +84,7 @@ def runtime_folder(prefix: str, name: str | None = None) -> Iterator[Path]:
                 _remove_old(path)
             folder = _create(parent, prefix, name)
             last_to_first.enter_context(_locked(folder))
-        last_to_first.callback(shutil.rmtree, folder, ignore_errors=True)
+        last_to_first.callback(_remove, folder)
         yield folder
 
 
@@ -109,9 +107,12 @@ def _locked(folder: Path, how: int = fcntl.LOCK_EX) -> Iterator[None]:
         os.close(fd)
 
 
-def _remove_old(path: Path) -> None:
-    import shutil
+def _remove(folder: Path) -> None:
+    with contextlib.suppress(OSError):
+        remove_folder(folder)
 
+
+def _remove_old(path: Path) -> None:
     in_use_or_gone = contextlib.suppress(OSError)
     with in_use_or_gone, _locked(path, fcntl.LOCK_EX | fcntl.LOCK_NB):
-        shutil.rmtree(path)
+        remove_folder(path)

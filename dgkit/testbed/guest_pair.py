@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from ..errors import DescriptorError, PeerLost, TestbedError
+from ..files import read_limited
 from ..wire import keys
 from ..wire.address import Address, parse
 from ..wire.essential import essential_thread
@@ -173,18 +174,20 @@ def read(kind: str, name: str, timeout: float, absent: str) -> bytes:
     """Return the content of a file; wait for it.
 
     Raises:
-        TestbedError: There was none in `timeout` seconds; `absent` says what that means.
+        TestbedError: There was none in `timeout` seconds; `absent` says what that means. Or it is
+            no small file, such as a FIFO, at which a program would wait.
         ValueError: As write().
     """
     path = _path(kind, name)
     deadline = time.monotonic() + timeout
     while True:
         try:
-            with path.open("rb") as file:
-                return file.read(_MOST)
+            return read_limited(path, _MOST)
         except FileNotFoundError:
             if time.monotonic() > deadline:
                 raise TestbedError(absent) from None
+        except (OSError, ValueError) as error:
+            raise TestbedError(f"the other guest's {path.name} cannot be read: {error}") from error
         time.sleep(_POLL_S)
 
 
