@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Inventories and single buffers. */
+/* Inventories and single buffers; invalid handles are in test_object.c. */
 #include "memory_check.h"
 
 #include <pthread.h>
@@ -7,12 +7,6 @@
 #include <doca_buf_array.h>
 #include <doca_buf_pool.h>
 
-#define BUF_CALL(name, ...)                               \
-	static doca_error_t with_##name(void *b)          \
-	{                                                 \
-		return doca_buf_##name(b, ##__VA_ARGS__); \
-	}
-#define NAMED(name)  {#name, with_##name}
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
 static char bytes[8192];
@@ -21,47 +15,6 @@ static void *out;
 static size_t len;
 static uint16_t count;
 static uint32_t number;
-static uint8_t flag;
-
-BUF_CALL(dec_refcount, &count)
-BUF_CALL(inc_refcount, &count)
-BUF_CALL(get_refcount, &count)
-BUF_CALL(get_len, &len)
-BUF_CALL(get_head, &out)
-BUF_CALL(get_data, &out)
-BUF_CALL(get_data_len, &len)
-BUF_CALL(set_data, bytes, 1)
-BUF_CALL(set_data_len, 1)
-BUF_CALL(reset_data_len)
-BUF_CALL(get_next_in_list, &got)
-BUF_CALL(get_last_in_list, &got)
-BUF_CALL(is_last_in_list, &flag)
-BUF_CALL(is_first_in_list, &flag)
-BUF_CALL(is_in_list, &flag)
-BUF_CALL(get_list_len, &number)
-BUF_CALL(inventory_destroy)
-BUF_CALL(inventory_start)
-BUF_CALL(inventory_stop)
-BUF_CALL(inventory_expand, 1)
-BUF_CALL(inventory_get_num_elements, &number)
-BUF_CALL(inventory_get_num_free_elements, &number)
-
-static const struct named_call buf_calls[] = {
-	NAMED(dec_refcount),    NAMED(inc_refcount),     NAMED(get_refcount),
-	NAMED(get_len),         NAMED(get_head),         NAMED(get_data),
-	NAMED(get_data_len),    NAMED(set_data),         NAMED(set_data_len),
-	NAMED(reset_data_len),  NAMED(get_next_in_list), NAMED(get_last_in_list),
-	NAMED(is_last_in_list), NAMED(is_first_in_list), NAMED(is_in_list),
-	NAMED(get_list_len),
-};
-static const struct named_call inventory_calls[] = {
-	NAMED(inventory_destroy),
-	NAMED(inventory_start),
-	NAMED(inventory_stop),
-	NAMED(inventory_expand),
-	NAMED(inventory_get_num_elements),
-	NAMED(inventory_get_num_free_elements),
-};
 
 /* Objects that most tests start with. */
 struct setup {
@@ -79,36 +32,6 @@ static void end(struct setup s)
 {
 	OK(doca_buf_inventory_destroy(s.inv));
 	OK(doca_mmap_destroy(s.map));
-}
-
-TEST(no_function_takes_what_is_no_buffer)
-{
-	struct setup s = begin(1);
-	void *handles[] = NO_HANDLES(s.map);
-
-	all_refuse(buf_calls, COUNT(buf_calls), handles, COUNT(handles));
-	end(s);
-}
-
-TEST(no_function_takes_what_is_no_inventory)
-{
-	struct setup s = begin(1);
-	void *handles[] = NO_HANDLES(s.map);
-	struct doca_buf *b = a_buf(s.inv, s.map, bytes, 64);
-
-	all_refuse(inventory_calls, COUNT(inventory_calls), handles, COUNT(handles));
-	for (size_t i = 0; i < COUNT(handles); i++) {
-		REFUSED(doca_buf_inventory_buf_get_by_addr(handles[i], s.map, bytes, 1, &got),
-			INVALID_VALUE);
-		REFUSED(doca_buf_inventory_buf_dup(handles[i], b, &got), INVALID_VALUE);
-		REFUSED(doca_buf_inventory_buf_dup(s.inv, handles[i], &got), INVALID_VALUE);
-		if (handles[i] != s.map)
-			REFUSED(doca_buf_inventory_buf_get_by_addr(s.inv, handles[i], bytes, 1,
-								   &got),
-				INVALID_VALUE);
-	}
-	OK(doca_buf_dec_refcount(b, NULL));
-	end(s);
 }
 
 TEST(a_missing_place_for_the_answer_is_refused)
@@ -364,20 +287,6 @@ TEST(references_do_not_wrap)
 	for (int i = 0; i < UINT16_MAX; i++)
 		OK(doca_buf_dec_refcount(b, NULL));
 	CHECK_EQ(free_bufs(s.inv), 1);
-	end(s);
-}
-
-TEST(a_buffer_that_was_given_back_is_none)
-{
-	struct setup s = begin(2);
-	struct doca_buf *b = a_buf(s.inv, s.map, bytes, 1);
-
-	OK(doca_buf_dec_refcount(b, NULL));
-	REFUSED(doca_buf_dec_refcount(b, NULL), BAD_STATE); /* its count is 0 */
-	CHECK_EQ(free_bufs(s.inv), 2);
-	for (size_t i = 1; i < COUNT(buf_calls); i++)
-		if (buf_calls[i].call(b) != DOCA_ERROR_INVALID_VALUE)
-			check_failed(__FILE__, __LINE__, "%s takes it", buf_calls[i].name);
 	end(s);
 }
 

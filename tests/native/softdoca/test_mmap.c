@@ -1,17 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Memory maps: their properties, their states, and what each function refuses. */
+/* Memory maps: their properties, their states, and what each function refuses; invalid handles are
+ * in test_object.c. */
 #include "memory_check.h"
 
 #include <pthread.h>
 #include <sys/mman.h>
 #include <time.h>
-
-#define MAP_CALL(name, ...)                                \
-	static doca_error_t with_##name(void *m)           \
-	{                                                  \
-		return doca_mmap_##name(m, ##__VA_ARGS__); \
-	}
-#define NAMED(name) {#name, with_##name}
 
 static char bytes[8192];
 static struct doca_dev *dev;
@@ -24,85 +18,6 @@ static union doca_data data;
 static void free_nothing(void *addr, size_t n, void *opaque)
 {
 	(void)addr, (void)n, (void)opaque;
-}
-
-MAP_CALL(destroy)
-MAP_CALL(start)
-MAP_CALL(stop)
-MAP_CALL(enable_thread_safety)
-MAP_CALL(add_dev, dev)
-MAP_CALL(rm_dev, dev)
-MAP_CALL(set_memrange, bytes, sizeof bytes)
-MAP_CALL(set_dmabuf_memrange, 0, bytes, 0, sizeof bytes)
-MAP_CALL(set_permissions, 0)
-MAP_CALL(set_free_cb, free_nothing, NULL)
-MAP_CALL(set_user_data, data)
-MAP_CALL(set_max_num_devices, 1)
-MAP_CALL(get_memrange, &out, &len)
-MAP_CALL(get_user_data, &data)
-MAP_CALL(get_num_bufs, &number)
-MAP_CALL(get_exported, &flag)
-MAP_CALL(get_from_export, &flag)
-MAP_CALL(get_max_num_devices, &number)
-MAP_CALL(export_pci, dev, (const void **)&out, &len)
-MAP_CALL(export_rdma, dev, (const void **)&out, &len)
-
-static const struct named_call calls[] = {
-	NAMED(destroy),
-	NAMED(start),
-	NAMED(stop),
-	NAMED(enable_thread_safety),
-	NAMED(add_dev),
-	NAMED(rm_dev),
-	NAMED(set_memrange),
-	NAMED(set_dmabuf_memrange),
-	NAMED(set_permissions),
-	NAMED(set_free_cb),
-	NAMED(set_user_data),
-	NAMED(set_max_num_devices),
-	NAMED(get_memrange),
-	NAMED(get_user_data),
-	NAMED(get_num_bufs),
-	NAMED(get_exported),
-	NAMED(get_from_export),
-	NAMED(get_max_num_devices),
-	NAMED(export_pci),
-	NAMED(export_rdma),
-};
-
-TEST(no_function_takes_what_is_no_map)
-{
-	struct doca_buf_inventory *inv = an_inventory(1);
-	void *handles[] = NO_HANDLES(inv), *dead[] = {a_dead_map()};
-
-	dev = a_dev();
-	all_refuse(calls, sizeof calls / sizeof calls[0], handles,
-		   sizeof handles / sizeof *handles);
-	all_refuse(calls, sizeof calls / sizeof calls[0], dead, 1);
-	OK(doca_buf_inventory_destroy(inv));
-	OK(doca_dev_close(dev));
-}
-
-TEST(no_function_takes_what_is_no_device)
-{
-	struct doca_dev *d = a_dev();
-	struct doca_mmap *m = a_started_map(d, bytes, sizeof bytes, READ_WRITE | PCI_RW);
-	struct doca_mmap *fresh = a_map(NULL, bytes, sizeof bytes, READ_WRITE);
-	void *none[] = NO_HANDLES(m);
-
-	for (size_t i = 0; i < sizeof none / sizeof *none; i++) {
-		REFUSED(doca_mmap_add_dev(fresh, none[i]), INVALID_VALUE);
-		REFUSED(doca_mmap_rm_dev(fresh, none[i]), INVALID_VALUE);
-		REFUSED(doca_mmap_export_pci(m, none[i], (const void **)&out, &len), INVALID_VALUE);
-		REFUSED(doca_mmap_export_rdma(m, none[i], (const void **)&out, &len),
-			INVALID_VALUE);
-		REFUSED(doca_mmap_cap_is_export_pci_supported(none[i], &flag), INVALID_VALUE);
-		REFUSED(doca_mmap_cap_is_create_from_export_pci_supported(none[i], &flag),
-			INVALID_VALUE);
-	}
-	OK(doca_mmap_destroy(m));
-	OK(doca_mmap_destroy(fresh));
-	OK(doca_dev_close(d));
 }
 
 TEST(a_missing_place_for_the_answer_is_refused)

@@ -91,6 +91,7 @@ static void on_state(const union doca_data d, struct doca_ctx *ctx, enum doca_ct
 	X(DEV, mmap_rm, doca_mmap_rm_dev(living[MMAP], p)) \
 	X(DEV, import, doca_mmap_create_from_export(NULL, bytes, 100, p, OUT)) \
 	X(DEV, export_by, doca_mmap_export_pci(living[MMAP], p, OUT, OUT)) \
+	X(DEV, export_rdma_by, doca_mmap_export_rdma(living[MMAP], p, OUT, OUT)) \
 	X(REP_INFO, rep_open, doca_dev_rep_open(p, OUT)) \
 	X(REP_INFO, rep_vuid, doca_devinfo_rep_get_vuid(p, out, sizeof out)) \
 	X(REP_INFO, rep_pci, doca_devinfo_rep_get_pci_addr_str(p, out)) \
@@ -176,6 +177,7 @@ static void on_state(const union doca_data d, struct doca_ctx *ctx, enum doca_ct
 	  doca_dma_task_memcpy_alloc_init(p, living[BUF], living[BUF], nothing, OUT)) \
 	X(DMA, dma_tasks, doca_dma_cap_get_max_num_tasks(p, OUT)) \
 	X(DMA, dma_gpu, doca_dma_get_gpu_handle(p, OUT)) \
+	X(DMA, dma_ordered, doca_dma_set_ordered_completions(p, 1)) \
 	X(CTX, connect_ctx, doca_pe_connect_ctx(living[PE], p)) \
 	X(CTX, ctx_state, doca_ctx_get_state(p, OUT)) \
 	X(CTX, ctx_cb, doca_ctx_set_state_changed_cb(p, on_state)) \
@@ -340,6 +342,24 @@ TEST(a_freed_handle_is_refused_by_every_function)
 	make_all();
 	for (int k = NONE + 1; k < LOG; k++)
 		refused_by_all_of_kind((enum kind)k, freed[k], "a freed one, with new ones there");
+	free_all();
+}
+
+TEST(a_buffer_that_was_given_back_is_refused_while_its_inventory_is_there)
+{
+	struct doca_buf *given;
+	uint32_t left;
+
+	make_all();
+	OK(doca_buf_inventory_buf_get_by_addr(living[INVENTORY], living[MMAP], bytes, 64, &given));
+	OK(doca_buf_dec_refcount(given, NULL));
+	for (size_t i = 0; i < N_CALLS; i++)
+		if (calls[i].kind == BUF) /* whose count is 0: the one who gives it back learns that */
+			CHECK_EQ(calls[i].call(given), calls[i].call == try_dec ?
+							       DOCA_ERROR_BAD_STATE :
+							       DOCA_ERROR_INVALID_VALUE);
+	OK(doca_buf_inventory_get_num_free_elements(living[INVENTORY], &left));
+	CHECK_EQ(left, 7);
 	free_all();
 }
 
