@@ -15,7 +15,7 @@ from support.processes.children import EXPORTER, IMPORTER, child, run
 import dgkit
 from dgkit import Device, dma
 from dgkit.dma import measure
-from dgkit.errors import DeviceUnavailable, RegionBusy, TransferError, Unsupported
+from dgkit.errors import DeviceUnavailable, TransferError, Unsupported
 from dgkit.html_cards import provider_badge
 from dgkit.report import BandwidthReport, LatencyReport
 from dgkit.types import Status, provider_label
@@ -81,23 +81,6 @@ Device("softdoca").close()
     run(program)
 
 
-def test_a_process_has_doca_or_softdoca_and_not_both(device):
-    with pytest.raises(DeviceUnavailable, match="only one"):
-        Device("doca")
-    assert "only one" in device.why["doca"]
-
-
-def test_a_folder_without_libraries_is_named():
-    program = """
-import dgkit
-try:
-    dgkit.Device("softdoca")
-except dgkit.errors.DeviceUnavailable as error:
-    print(error)
-"""
-    assert "/nonexistent" in run(program, SOFTDOCA_LIB="/nonexistent")
-
-
 def test_a_function_is_chosen_by_its_address():
     for pci in ("03:00.0", "0000:03:00.0"):
         with Device("softdoca", pci=pci) as device:
@@ -153,34 +136,6 @@ def test_two_devices_work_beside_each_other():
             local.close()
 
 
-def test_a_child_of_a_fork_opens_its_own():
-    program = """
-import os, dgkit
-from support.dma import keep
-def copy(device):
-    keep(device)
-    there = bytearray(64)
-    remote = device.import_region(device.register(there).export())
-    device.queue().write(device.register(bytearray(b"y" * 64)), remote).wait()
-    assert there == b"y" * 64
-device = dgkit.Device("softdoca")
-copy(device)
-pid = os.fork()
-if pid == 0:
-    try:
-        device.queue()
-    except dgkit.errors.DeviceUnavailable:
-        with dgkit.Device("softdoca") as own:
-            copy(own)
-        os._exit(7)
-    os._exit(1)
-assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
-copy(device)
-device.close()
-"""
-    run(program)
-
-
 # ---- regions ----
 
 
@@ -215,16 +170,6 @@ def test_what_another_process_exports_is_reached_by_doca(device):
             remote.close()
 
 
-def test_access_of_an_export_is_kept(device):
-    there = bytearray(64)
-    region = device.register(there)
-    local, queue = device.register(bytearray(64)), device.queue()
-    remote = device.import_region(region.export("r"))
-    queue.read(local, remote).wait()
-    with pytest.raises(dgkit.errors.AccessDenied):
-        queue.write(local, remote)
-
-
 def test_soft_memory_is_reached_where_it_can_be_mapped(device):
     with child(EXPORTER, 4096, "memfd", "rw") as exporter:
         remote = device.import_region(bytes.fromhex(exporter.line()))
@@ -236,31 +181,6 @@ def test_soft_memory_is_reached_where_it_can_be_mapped(device):
         token = bytes.fromhex(exporter.line())
         with pytest.raises(Unsupported, match=r"Device\('softdoca'\)"):
             device.import_region(token)
-
-
-def test_regions_close_while_a_queue_keeps_buffers_over_them():
-    there = bytearray(4096)
-    with Device("softdoca") as device, device.queue(depth=64) as queue:
-        with device.register(there) as source, device.import_region(source.export()) as remote:
-            for number in range(200):
-                with device.register(bytearray([number]) * 64) as local:
-                    queue.write(local, remote).wait()
-                assert there[:64] == bytes([number]) * 64
-        there.extend(b"free")  # a bytearray that is still held would refuse
-
-
-def test_a_region_is_busy_while_a_large_transfer_runs(device):
-    size = 512 * MIB
-    there, here = dgkit.empty(size), dgkit.empty(size)
-    source, local = device.register(there), device.register(here)
-    remote, queue = device.import_region(source.export()), device.queue()
-    transfer = queue.write(local, remote)
-    with pytest.raises(RegionBusy):
-        remote.close(timeout=0)
-    source.close(timeout=20)
-    with pytest.raises(TransferError) as info:
-        transfer.wait()
-    assert info.value.completion.status is Status.REMOTE_ACCESS_ERROR
 
 
 # ---- what is measured ----
