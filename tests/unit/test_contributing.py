@@ -10,10 +10,8 @@ import pytest
 from support.source import docs
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / ".github/CONTRIBUTING.md"
+PAGE, SECURITY = ROOT / ".github/CONTRIBUTING.md", ROOT / ".github/SECURITY.md"
 TEXT = PAGE.read_text(encoding="utf-8")
-PATHS = docs.paths(TEXT)
-LINKS = docs.links(TEXT)
 NAMES = re.findall(r"`([\w./-]+\.(?:py|c|js))` `#?(\w+)`", TEXT)
 RULES = re.findall(r"`([\w./-]+\.(?:py|c|h))`, `(\w+)`", TEXT)
 COMMANDS = sorted(set(re.findall(r"`((?:CI=true )?tests/run[^`]*)`", TEXT)))
@@ -21,14 +19,13 @@ PYTEST = sorted(set(re.findall(r"`\.cache/venv/bin/pytest ([^`]*)`", TEXT)))
 WALKS = re.findall(r"^### (One .*)$", TEXT, re.MULTILINE)
 
 
-@pytest.mark.parametrize("path", PATHS)
-def test_each_path_exists(path):
-    assert (ROOT / path).exists()
-
-
-@pytest.mark.parametrize("link", LINKS)
-def test_each_link_leads_somewhere(link):
-    assert (PAGE.parent / link).exists()
+@pytest.mark.parametrize("page", [PAGE, SECURITY], ids=lambda page: page.name)
+def test_each_path_exists_and_each_link_leads_somewhere(page):
+    text = page.read_text(encoding="utf-8")
+    paths, links = docs.paths(text), docs.links(text)
+    assert len(paths) > 10
+    assert not [path for path in paths if not (ROOT / path).exists()]
+    assert not [link for link in links if not (page.parent / link).exists()]
 
 
 @pytest.mark.parametrize(("path", "name"), NAMES)

@@ -1,4 +1,4 @@
-""".github/SECURITY.md: its paths, links and commands exist, and its limits are the code's."""
+""".github/SECURITY.md: its commands exist, and its limits are the code's."""
 
 import re
 import subprocess
@@ -15,16 +15,6 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / ".github/SECURITY.md"
 TEXT = PAGE.read_text(encoding="utf-8")
 COMMANDS = list(docs.commands(TEXT, "dgkit"))
-
-
-@pytest.mark.parametrize("path", docs.paths(TEXT))
-def test_each_path_exists(path):
-    assert (ROOT / path).exists()
-
-
-@pytest.mark.parametrize("link", docs.links(TEXT))
-def test_each_link_leads_somewhere(link):
-    assert (PAGE.parent / link).exists()
 
 
 def test_each_boundary_names_a_test():
@@ -71,6 +61,5 @@ def test_the_readme_links_to_it():
     assert "(.github/SECURITY.md)" in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-def test_the_page_names_something_to_check():
-    assert len(docs.paths(TEXT)) > 10
+def test_the_page_names_commands_to_check():
     assert len(COMMANDS) > 4
