@@ -60,7 +60,7 @@ def test_transfers_go_to_a_gpu_and_say_whose_engine_copied(session):
     with session.empty(4096, on="gpu", name="g") as region:
         assert view.panel.transfer("write", region, b"hello", repeat=3).wait(10).ended
         assert region.array[:5].get().tobytes() == b"hello"
-        assert "GPU copy engine" in view.ask("hello")["clock"]
+        assert "GPU copy engine" in view.ask("timeline")["clock"]
         assert view.ask("hello")["completions"][-1]["provider"] == "cuda"
     view.panel.close()
 

@@ -153,7 +153,7 @@ def test_the_extra_lab_is_what_the_package_says() -> None:
     text = (Path(__file__).parents[2] / "pyproject.toml").read_text("utf-8")
     # Python 3.10 has no tomllib
     (lab,) = re.findall(r"^lab = \[(.*?)^\]$", text, re.MULTILINE | re.DOTALL)
-    assert dict(re.findall(r'"([a-z]+)>=([0-9.]+)(?:,<[0-9.]+)?"', lab)) == ALL_LAB
+    assert dict(re.findall(r'"([a-z]+)>=([0-9.]+)[^"]*"', lab)) == ALL_LAB
 
 
 odd = st.recursive(

@@ -64,7 +64,7 @@ def _dgkit() -> dict[str, str | int]:
 
 
 _PACKAGES = (
-    *("jupyterlab", "ipython", "ipywidgets", "anywidget", "bokeh", "pillow", "numpy"),
+    *("jupyterlab", "ipython", "ipywidgets", "anywidget", "bokeh", "matplotlib", "numpy"),
     *("cupy-cuda13x", "cupy-cuda12x", "cupy", "cuda-core", "cuda-bindings"),
 )
 

@@ -80,8 +80,8 @@ limits line lines link links linux linuxmint list listed listing listings lists 
 livereader lnk lnkcap lnksta load loadable loaded loader loads local localdomain localhost lock
 locked locks log long looked lost loud lovelace low lower lsmod lspci lstrip lxc lxd mac machine
 machines macv made main mainline major make man managed management manager map mapped mapping maps
-margin mark marked marvell mask masks master match matches matrix max maxine maxwell may maybe
-mellanox mem membind meminfo memlock memory message meta metadata metal mft mib micro microos
+margin mark marked marvell mask masks master match matches matplotlib matrix max maxine maxwell may
+maybe mellanox mem membind meminfo memlock memory message meta metadata metal mft mib micro microos
 microsoft mig migration min minor mirror misc mismatch missing mkdir mknod mlnx mlnxbf
 mlnxofedinstall mlnxofedv mlx mlxbf mlxconfig mlxfwmanager mlxfwreset mlxprivhost mmap mmio mnnvl
 mode model models modes modeset modestate modinfo modprobe modular module modules moduletype mok
