@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from .agent_limits import Limits, Quota
 
 _PENALTY_S, _MAX_PENALTY_S = 10.0, 300.0  # how long new clients are refused after a flood
-_OFTEN, _OFTEN_S = 24, 10.0  # as many new clients within as many seconds come often
-# Between two Hellos of an account whose clients come often: 128 clients, the most that one of two
-# keys may have by default, connect within the deadline of a Hello.
+_FREQUENT, _FREQUENT_S = 24, 10.0  # an account with so many new clients in this time is slowed down
+# Interval of Hellos of such an account. 128 clients, the most that one of two keys may have by
+# default, still connect within the deadline of a Hello.
 _PACE_S = 0.04
-_FORGIVEN_S = 600.0  # without a flood; then the next penalty is short again
-_INFORMED = 4  # replies to Hello that give the reason; then its connections are refused at once
+_FORGIVEN_S = 600.0  # time without a flood after which the penalty is the shortest one again
+_EXPLAINED = 4  # refusals by a reply to Hello with the reason; later connections are just refused
 
 _STAGING = 2  # regions of a client that may be staging memory: for small data, and for large
 # For each field of Quota: its noun in messages, and the option besides --max-share that sets it.
@@ -43,7 +43,7 @@ class MemoryLimit:
         self.used = 0
         self._lock = threading.Lock()
 
-    def take(self, size: int) -> None:
+    def charge(self, size: int) -> None:
         """Charge `size` bytes.
 
         Raises:
@@ -58,8 +58,8 @@ class MemoryLimit:
                 )
             self.used += size
 
-    def give(self, size: int) -> None:
-        """Return `size` bytes that take() charged."""
+    def release(self, size: int) -> None:
+        """Return `size` bytes that charge() charged."""
         with self._lock:
             self.used -= size
 
@@ -79,10 +79,10 @@ class Account:
         self._refused_until = float("-inf")
         self._penalty_s = _PENALTY_S
         self._refusals = 0  # since the latest flood
-        self._arrivals: deque[float] = deque(maxlen=_OFTEN)  # times of the latest new clients
+        self._arrivals: deque[float] = deque(maxlen=_FREQUENT)  # times of the latest new clients
         self._lock = threading.Lock()
 
-    def take(self, **amounts: int) -> None:
+    def charge(self, **amounts: int) -> None:
         """Charge amounts of the resources named in Quota: all of them, or none.
 
         Raises:
@@ -95,20 +95,20 @@ class Account:
                     raise self._reached(kind, limit)
             self.used.update(amounts)
 
-    def arrive(self) -> None:
+    def record_arrival(self) -> None:
         """Record that the Hello of a new client is served."""
         self._arrivals.append(time.monotonic())
 
     @property
-    def arrives_often(self) -> bool:
+    def connects_often(self) -> bool:
         """Return whether the latest clients came in quick succession."""
         times = self._arrivals
-        return len(times) == _OFTEN and time.monotonic() - times[0] < _OFTEN_S
+        return len(times) == _FREQUENT and time.monotonic() - times[0] < _FREQUENT_S
 
     @property
-    def may_arrive(self) -> bool:
+    def may_connect(self) -> bool:
         """Return whether the Hello of another new client may be served now."""
-        return not self.arrives_often or time.monotonic() - self._arrivals[-1] >= _PACE_S
+        return not self.connects_often or time.monotonic() - self._arrivals[-1] >= _PACE_S
 
     def penalize(self) -> None:
         """Refuse new clients of this account for some seconds, doubling the time at each call."""
@@ -123,14 +123,14 @@ class Account:
         """Return whether new clients of this account are refused now."""
         return time.monotonic() < self._refused_until
 
-    def shun(self) -> None:
-        """Refuse its connections while new clients are refused, without giving the reason."""
-        self._refusals = _INFORMED
+    def stop_explaining(self) -> None:
+        """Refuse further connections without a reply, until the penalty ends."""
+        self._refusals = _EXPLAINED
 
     @property
-    def informed(self) -> bool:
-        """Return whether enough new clients have got the reason why they are refused."""
-        return self._refusals >= _INFORMED
+    def refuses_silently(self) -> bool:
+        """Return whether connections are refused without a reply: the reason was given before."""
+        return self._refusals >= _EXPLAINED
 
     def check_penalty(self) -> None:
         """Check that new clients of this account are accepted; raise LimitReached if not."""
@@ -150,8 +150,8 @@ class Account:
             if self.used[kind] >= limit:
                 raise self._reached(kind, limit)
 
-    def give(self, **amounts: int) -> None:
-        """Return what take() charged."""
+    def release(self, **amounts: int) -> None:
+        """Return what charge() charged."""
         with self._lock:
             self.used.subtract(amounts)
 
@@ -162,10 +162,10 @@ class Account:
         return used | {f"max_user_{kind}": getattr(self.quota, kind) for kind in _NAMES}
 
     def _reached(self, kind: str, limit: int) -> LimitReached:
-        what, option = _NAMES[kind]
+        noun, option = _NAMES[kind]
         return LimitReached(
             errno.EDQUOT,
-            f"{self.name} has {self.used[kind]} {what} at this agent; all its clients together may "
+            f"{self.name} has {self.used[kind]} {noun} at this agent; all its clients together may "
             f"have {limit}: close some first ({option} and `dgkit serve --max-share` set it)",
         )
 
@@ -187,26 +187,26 @@ class Allowance:
         self._limits = limits
         self._lock = threading.Lock()
 
-    def take_memory(self, size: int) -> None:
+    def charge_memory(self, size: int) -> None:
         """Charge `size` bytes to the client, its account and the agent.
 
         Raises:
             OutOfMemory: The agent has less left; nothing was charged.
             LimitReached: It exceeds the limit of the client or its account; nothing was charged.
         """
-        self._limit.take(size)
+        self._limit.charge(size)
         try:
-            self.account.take(memory=size)
+            self.account.charge(memory=size)
             try:
-                self._take_own(size)
+                self._charge_client(size)
             except LimitReached:
-                self.account.give(memory=size)
+                self.account.release(memory=size)
                 raise
         except LimitReached:
-            self._limit.give(size)
+            self._limit.release(size)
             raise
 
-    def _take_own(self, size: int) -> None:
+    def _charge_client(self, size: int) -> None:
         most = self._limits.memory_each
         with self._lock:
             if self.memory + size > most:
@@ -217,18 +217,21 @@ class Allowance:
                 )
             self.memory += size
 
-    def give_memory(self, size: int) -> None:
-        """Return `size` bytes that take_memory() charged."""
+    def release_memory(self, size: int) -> None:
+        """Return `size` bytes that charge_memory() charged."""
         with self._lock:
             self.memory -= size
-        self.account.give(memory=size)
-        self._limit.give(size)
+        self.account.release(memory=size)
+        self._limit.release(size)
 
-    def take_region(self, held: int, *, staging: bool = False) -> bool:
+    def charge_region(self, held: int, *, staging: bool = False) -> bool:
         """Charge one region and its file descriptors to a client that has `held` regions.
 
-        Staging memory is charged its file descriptors only. Return whether the region is staging
-        memory: the client said so, and has fewer than _STAGING others.
+        Staging memory is charged its file descriptors only.
+
+        Returns:
+            Whether the region counts as staging memory: the client said so, and has fewer than
+            _STAGING others.
 
         Raises:
             LimitReached: The client or its account may not have another region.
@@ -242,15 +245,15 @@ class Allowance:
                     f"a client may have {most} regions at this agent: close some first (`dgkit "
                     "serve --max-regions` and the limit of file descriptors, `ulimit -Hn`, set it)",
                 )
-            self.account.take(regions=int(not staging), descriptors=REGION_FDS)
+            self.account.charge(regions=int(not staging), descriptors=REGION_FDS)
             self._staging += staging
         return staging
 
-    def give_region(self, *, staging: bool = False) -> None:
-        """Return what take_region() charged; `staging` is what it returned."""
+    def release_region(self, *, staging: bool = False) -> None:
+        """Return what charge_region() charged; `staging` is what it returned."""
         with self._lock:
             self._staging -= staging
-        self.account.give(regions=int(not staging), descriptors=REGION_FDS)
+        self.account.release(regions=int(not staging), descriptors=REGION_FDS)
 
 
 def check_user(uid: int) -> None:

@@ -33,7 +33,7 @@ _COPIED = 16 << 10  # shorter bodies are copied: each frame may keep a buffer of
 _REQUEST_BYTES = 1 << 10  # added to each body: 2,000 short requests may wait
 
 
-def on_gpu(place: str) -> bool:
+def is_gpu_place(place: str) -> bool:
     """Return whether a place is GPU memory, which is not charged to any limit."""
     return place == "gpu" or place.startswith("cuda:")
 
@@ -74,7 +74,8 @@ class Client:
         self.measures = self.worker("measures")
         self.monitors: dict[int, MonitorEnd] = {}  # by the id of the request
         self.counters = dict.fromkeys(COUNTERS, 0)
-        self.secret = int.from_bytes(os.urandom(7), "little") + 1  # number of its samples
+        # Number under which its samples are published; only this client knows it.
+        self.secret = int.from_bytes(os.urandom(7), "little") + 1
         self.rings = ClientRings(allowance, self.regions)
         self._copier: Copier | None = None
         self._window_ns = 0
@@ -91,7 +92,7 @@ class Client:
         """Return whether the connection has ended or the client has sent Bye."""
         return self.control.stopping
 
-    def admit(self) -> None:
+    def count_request(self) -> None:
         """Count a request against the rate limit.
 
         Raises:
@@ -110,30 +111,30 @@ class Client:
             self._copier = Copier(device, COPY_CHUNK, WINDOW)
         return self._copier
 
-    def postpone(self, body: bytes) -> bool:
+    def queue_reply(self, body: bytes) -> bool:
         """Queue a reply that the connection does not accept yet; return False if too many wait."""
         self.unsent.append(body)
         self._unsent_bytes += len(body) + _MESSAGE_BYTES
         return self._unsent_bytes <= UNSENT
 
-    def sent(self) -> None:
+    def pop_unsent(self) -> None:
         """Remove the first queued reply, after it was sent."""
         self._unsent_bytes -= len(self.unsent.popleft()) + _MESSAGE_BYTES
 
-    def take_region(self, *, staging: bool) -> bool:
+    def charge_region(self, *, staging: bool) -> bool:
         """Charge a region that is about to be created; return whether it is staging memory.
 
         Raises:
             LimitReached: The client, or all of its key or user, have as many as they may.
         """
-        return self.allowance.take_region(len(self.regions), staging=staging)
+        return self.allowance.charge_region(len(self.regions), staging=staging)
 
     def handle(self, number: int) -> int:
-        """Return the handle of what a request creates; request numbers are secret, handles not."""
+        """Return the handle of what a request creates; unlike request numbers, it is no secret."""
         return number - self._first_id + 1
 
     def add(self, number: int, ref: RegionRef) -> int:
-        """Register the region of a request, which take_region() has charged; return its handle."""
+        """Register a region that charge_region() has charged; return its handle."""
         handle = self.handle(number)
         self.regions[handle] = ref
         return handle
@@ -150,8 +151,8 @@ class Client:
             finally:
                 ref.close(timeout)
                 if self.regions.pop(handle, None) is not None:
-                    self.allowance.give_memory(ref.charged)
-                    self.allowance.give_region(staging=ref.staging)
+                    self.allowance.release_memory(ref.charged)
+                    self.allowance.release_region(staging=ref.staging)
 
     def _end_monitors(self, handle: int, timeout: float) -> None:
         monitors = [monitor for monitor in list(self.monitors.values()) if monitor.region == handle]
@@ -161,22 +162,22 @@ class Client:
         for monitor in monitors:
             monitor.join(max(0.0, deadline - time.monotonic()))
 
-    def leave(self, on_released: Callable[[], None] | None) -> None:
+    def start_release(self, on_released: Callable[[], None] | None) -> None:
         """Stop the workers and free everything, then call `on_released`. Returns at once."""
 
-        def last() -> None:
-            self._step("release of a client", self._release)
+        def release() -> None:
+            self._attempt("release of a client", self._release)
             if on_released is not None:
                 on_released()
 
-        self._step("the end of a worker", lambda: self.control.finish(last))
-        self._step("the end of a worker", self.moves.finish)
-        self._step("the end of a worker", self.measures.finish)
+        self._attempt("the end of a worker", lambda: self.control.finish(release))
+        self._attempt("the end of a worker", self.moves.finish)
+        self._attempt("the end of a worker", self.measures.finish)
         for monitor in list(self.monitors.values()):
-            self._step("the end of a monitor", monitor.end)
+            self._attempt("the end of a monitor", monitor.end)
 
-    def _step(self, place: str, step: Callable[[], object]) -> None:
-        """Run one step of the release; report its exception so that the next steps run."""
+    def _attempt(self, place: str, step: Callable[[], object]) -> None:
+        """Run one step of the release; report an exception, so that the next steps run."""
         try:
             step()
         except Exception as exc:
@@ -185,14 +186,14 @@ class Client:
     def _release(self) -> None:
         """Free everything, as the last job of the `control` worker."""
         for worker in (self.moves, self.measures):
-            self._step("the end of a worker", worker.finish)
-            self._step("the end of a worker", partial(worker.join, _RELEASE_TRIES))
+            self._attempt("the end of a worker", worker.finish)
+            self._attempt("the end of a worker", partial(worker.join, _RELEASE_TRIES))
         for monitor in list(self.monitors.values()):
-            self._step("the end of a monitor", monitor.end)
-            self._step("the end of a monitor", partial(monitor.join, _RELEASE_TRIES))
+            self._attempt("the end of a monitor", monitor.end)
+            self._attempt("the end of a monitor", partial(monitor.join, _RELEASE_TRIES))
         if self._copier is not None:
-            self._step("release of a queue", self._copier.close)
-        self._step("release of a GPU queue", self.rings.close_all)
+            self._attempt("release of a queue", self._copier.close)
+        self._attempt("release of a GPU queue", self.rings.close_all)
         # Regions charged to the memory limit first: unmapping a large import takes a while.
         regions = sorted(self.regions.items(), key=lambda each: each[1].charged, reverse=True)
         for handle, _ in regions:
@@ -227,7 +228,7 @@ class Client:
                     return
 
 
-class Waiting:
+class WaitingRequests:
     """Waiting requests of one connection, in order of arrival; their total size is limited.
 
     Attributes:
@@ -240,18 +241,18 @@ class Waiting:
         self.messages: deque[tuple[bytes | zmq.Frame, bool]] = deque()
         self._bytes = 0
 
-    def add(self, frame: zmq.Frame, several: bool) -> bool:
+    def add(self, frame: zmq.Frame, multipart: bool) -> bool:
         """Add a request; return False, and drop it, if too many wait."""
         length = len(frame)
         if self._bytes + length + _REQUEST_BYTES > WAITING:
             return False
         self._bytes += length + _REQUEST_BYTES
-        self.messages.append((frame.bytes if length < _COPIED else frame, several))
+        self.messages.append((frame.bytes if length < _COPIED else frame, multipart))
         return True
 
     def next(self) -> tuple[bytes, bool]:
         """Remove and return the oldest request."""
-        message, several = self.messages.popleft()
+        message, multipart = self.messages.popleft()
         body = message if isinstance(message, bytes) else message.bytes
         self._bytes -= len(body) + _REQUEST_BYTES
-        return body, several
+        return body, multipart

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .account import Allowance
 
 _SPIN_US = 1000.0
-_PLACE_BYTES = 512  # memory that the C core uses for each slot of a ring
+_SLOT_BYTES = 512  # memory that the C core uses for each slot of a ring
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +72,13 @@ class ClientRings:
                 f"a client may have {MAX_RINGS} GPU queues at an agent: close one first",
             )
         check_served(device, ())
-        own, own_import, peers = self._used(request)
-        allowance, charged = self._allowance, request.depth * _PLACE_BYTES
+        own, own_import, peers = self._regions_of(request)
+        allowance, charged = self._allowance, request.depth * _SLOT_BYTES
         with contextlib.ExitStack() as undo:
-            allowance.take_memory(charged)
-            undo.callback(allowance.give_memory, charged)
-            allowance.take_region(len(self._regions))
-            undo.callback(allowance.give_region)
+            allowance.charge_memory(charged)
+            undo.callback(allowance.release_memory, charged)
+            allowance.charge_region(len(self._regions))
+            undo.callback(allowance.release_region)
             memory = device.import_region(request.memory)
             undo.callback(memory.close)
             self._proxy = self._proxy or Proxy(device, _SPIN_US)
@@ -92,7 +92,7 @@ class ClientRings:
         self._rings[handle] = _Served(ring, memory, charged, request.region)
         return RingOpened(ring=handle, remote=own.id, locals=[peer.id for peer in peers])
 
-    def _used(self, request: OpenRing) -> tuple[Region, RemoteRegion, list[RemoteRegion]]:
+    def _regions_of(self, request: OpenRing) -> tuple[Region, RemoteRegion, list[RemoteRegion]]:
         """Return the DPU's region, its import, and the client's regions."""
         ref = self._regions[request.region]
         own = ref.region
@@ -119,8 +119,8 @@ class ClientRings:
             served = self._rings.pop(handle, None)
             if served is None:
                 raise ClosedError(f"GPU queue {handle} is unknown to the agent, or was closed")
-            steps.callback(self._allowance.give_region)
-            steps.callback(self._allowance.give_memory, served.charged)
+            steps.callback(self._allowance.release_region)
+            steps.callback(self._allowance.release_memory, served.charged)
             steps.callback(served.memory.close)
             steps.callback(served.ring.close)
 

@@ -13,7 +13,7 @@ from ..errors import BoundsError, LimitReached, PeerError, Unsupported
 from ..sizes import BLOCKS_AHEAD
 from ..types import Access
 from ..wire import messages as m
-from .client import on_gpu
+from .client import is_gpu_place
 from .latency_monitor import Monitor
 
 if TYPE_CHECKING:
@@ -76,13 +76,13 @@ class Handlers:
         self._state.run_job(client, client.control, request, work)
 
     def _allocate(self, client: Client, request: m.Allocate) -> m.Allocated:
-        allowance, charged = client.allowance, 0 if on_gpu(request.place) else request.size
+        allowance, charged = client.allowance, 0 if is_gpu_place(request.place) else request.size
         self._state.limits.check_descriptors()
         with contextlib.ExitStack() as undo:
-            staging = client.take_region(staging=request.staging)
-            undo.callback(allowance.give_region, staging=staging)
-            allowance.take_memory(charged)
-            undo.callback(allowance.give_memory, charged)
+            staging = client.charge_region(staging=request.staging)
+            undo.callback(allowance.release_region, staging=staging)
+            allowance.charge_memory(charged)
+            undo.callback(allowance.release_memory, charged)
             access, name = Access(request.access), request.name or None
             ref = self._state.service.allocate(request.size, request.place, access, name)
             undo.callback(ref.close, 0.0)
@@ -90,11 +90,11 @@ class Handlers:
             assert region is not None
             token = region.export() if request.export else b""
             # "auto" may have chosen GPU memory
-            ref.charged = 0 if on_gpu(region.place) else charged
+            ref.charged = 0 if is_gpu_place(region.place) else charged
             ref.staging = staging
             handle = client.add(request.id, ref)
             undo.pop_all()
-        allowance.give_memory(charged - ref.charged)
+        allowance.release_memory(charged - ref.charged)
         chosen = getattr(ref.memory, "chosen", "")
         return m.Allocated(
             region=handle, token=token, place=region.place, chosen=chosen,
@@ -107,8 +107,8 @@ class Handlers:
         def work() -> m.Imported:
             self._state.limits.check_descriptors()
             with contextlib.ExitStack() as undo:
-                staging = client.take_region(staging=request.staging)
-                undo.callback(client.allowance.give_region, staging=staging)
+                staging = client.charge_region(staging=request.staging)
+                undo.callback(client.allowance.release_region, staging=staging)
                 ref = self._state.service.import_(request.token)
                 undo.callback(ref.close, 0.0)
                 ref.staging = staging
@@ -200,12 +200,12 @@ class Handlers:
         _check_span(ref, request.region, getattr(task, "offset", 0), task.size)
 
         def work() -> Any:
-            client.allowance.take_memory(task.size)
+            client.allowance.charge_memory(task.size)
             try:
                 listener = _Measurement(self._state, client, request.id)
                 return reply(result=measure(ref, task, listener))
             finally:
-                client.allowance.give_memory(task.size)
+                client.allowance.release_memory(task.size)
 
         self._state.run_job(client, client.measures, request, work)
 
@@ -275,7 +275,7 @@ class Handlers:
         do all others, unless the agent shares its telemetry; but `engine_sleeps` (of the thread
         that copies), `internal_errors` and the limits are always the agent's.
         """
-        state = self._state
+        state, memory = self._state, self._state.memory_limit
         seen = list(state.clients.values()) if state.shared_telemetry else [client]
         counters = state.counters if state.shared_telemetry else client.counters
         names = {name: counters[name] for name in state.counters}
@@ -287,12 +287,12 @@ class Handlers:
             "your_monitors": len(client.monitors),
             "your_moves": client.counters["moves"],
             "your_bytes": client.counters["bytes"],
-            "allocated": state.limit.used if state.shared_telemetry else client.allowance.memory,
+            "allocated": memory.used if state.shared_telemetry else client.allowance.memory,
             "your_memory": client.allowance.memory,
             "shared_telemetry": int(state.shared_telemetry),
             "engine_sleeps": state.device.stats.engine_sleeps,
             "internal_errors": state.counters["internal_errors"],
-            "max_memory": state.limit.limit,
+            "max_memory": memory.limit,
             "max_client_memory": state.limits.memory_each,
             "max_clients": state.limits.clients,
             "max_regions": state.limits.regions_each,
@@ -313,7 +313,7 @@ class Handlers:
         client.allowance.account.check_penalty()
         client.allowance.account.check("subscriptions")
         telemetry = self._state.start_telemetry()
-        return m.Subscribed(endpoint=telemetry.endpoint, monitor=telemetry.number(client))
+        return m.Subscribed(endpoint=telemetry.endpoint, monitor=telemetry.monitor_number(client))
 
     def _stepper(self, client: Client, number: int, total: int) -> Callable[[int], None]:
         """Return a step function that checks for cancellation and reports progress.
@@ -344,7 +344,7 @@ def _bytes(client: Client, handle: int, offset: int, size: int) -> memoryview:
     ref = client.regions[handle]
     if ref.region is None or ref.memory is None:
         raise PeerError(f"region {handle} was imported; only a DMA reaches its bytes")
-    if on_gpu(ref.region.place):
+    if is_gpu_place(ref.region.place):
         text = f"region {handle} is on {ref.region.place}; only a DMA reaches its bytes"
         raise Unsupported(errno.EOPNOTSUPP, text)
     _check_span(ref, handle, offset, size)

@@ -58,7 +58,7 @@ def welcome(state: AgentState, first_id: int, request_id: int) -> Welcome:
         boot=boot_id(),
         machine=host_name(),
         cpus=cpus(),
-        max_memory=state.limit.limit,
+        max_memory=state.memory_limit.limit,
         max_size=caps.max_size,
         inline_max=caps.inline_max,
         spinning=caps.spin_ns > 0,
@@ -69,45 +69,46 @@ def welcome(state: AgentState, first_id: int, request_id: int) -> Welcome:
 
 
 @dataclass(slots=True)
-class Greeting:
-    """First message of a connection; `account` is that of its key, if other keys are allowed."""
+class WaitingHello:
+    """First message of a connection, not served yet.
+
+    `account` is its key's if other keys are allowed too; only then is the key's rate limited.
+    """
 
     frame: zmq.Frame
-    several: bool
+    multipart: bool
     account: Account | None
 
     def is_due(self) -> bool:
         """Return whether it may be served now."""
-        return self.account is None or self.account.may_arrive
+        return self.account is None or self.account.may_connect
 
 
-class Hellos(dict[bytes, Greeting]):
-    """Greetings that wait for their turn by route, in order of arrival. Not thread-safe."""
+class Hellos(dict[bytes, WaitingHello]):
+    """Waiting Hellos by route, in order of arrival. Not thread-safe."""
 
-    def __init__(self, most: int) -> None:
-        """Keep at most `most` greetings, one for each possible connection."""
+    def __init__(self, limit: int) -> None:
+        """Keep at most `limit` hellos, one for each possible connection."""
         super().__init__()
-        self._most = most
-        self._due = 0.0  # when to look again for one that is due
+        self._limit = limit
+        self._next_search = 0.0  # no hello is due before this time
 
-    def add(self, route: bytes, greeting: Greeting) -> None:
-        """Queue a greeting; drop its key's oldest if there are more than connections."""
-        if len(self) >= self._most:  # many of them have ended
-            own = (each for each, hello in self.items() if hello.account is greeting.account)
-            del self[next(own, next(iter(self)))]
-        self[route] = greeting
-        self._due = 0.0
+    def add(self, route: bytes, hello: WaitingHello) -> None:
+        """Queue a hello. At the limit, drop the oldest one of the same key."""
+        if len(self) >= self._limit:  # many of their connections have ended
+            same_key = (each for each, old in self.items() if old.account is hello.account)
+            del self[next(same_key, next(iter(self)))]
+        self[route] = hello
+        self._next_search = 0.0
 
-    def take_due(self) -> tuple[bytes, Greeting] | None:
-        """Remove and return the oldest greeting that is due, and its route; None if none is.
-
-        Hundreds of one key may wait, so that not each call looks at all of them.
-        """
+    def take_due(self) -> tuple[bytes, WaitingHello] | None:
+        """Remove and return the oldest hello that is due, with its route; None if none is due."""
         now = time.monotonic()
-        if now < self._due:
+        # Hundreds of one key may wait: do not search them on every call.
+        if now < self._next_search:
             return None
         route = next((route for route, each in self.items() if each.is_due()), None)
         if route is None:
-            self._due = now + RETRY_MS / 1000
+            self._next_search = now + RETRY_MS / 1000
             return None
         return route, self.pop(route)

@@ -38,11 +38,11 @@ class Monitor:
             LimitReached: The system has no thread left, or the client's key or user has used up its
                 file descriptors.
         """
-        self._client.allowance.account.take(descriptors=MONITOR_FDS)
+        self._client.allowance.account.charge(descriptors=MONITOR_FDS)
         try:
             self._worker.start()
         except BaseException:
-            self._client.allowance.account.give(descriptors=MONITOR_FDS)
+            self._client.allowance.account.release(descriptors=MONITOR_FDS)
             raise
         self._client.monitors[self._request.id] = self._end
         self._state.run_job(self._client, self._worker, self._request, self._open)
@@ -50,11 +50,11 @@ class Monitor:
 
     def _open(self) -> Watching:
         task = self._request.task
-        self._client.allowance.take_memory(task.size)
+        self._client.allowance.charge_memory(task.size)
         try:
             self._sampler = self._state.service.watch(self._ref, task)
         except BaseException:
-            self._client.allowance.give_memory(task.size)
+            self._client.allowance.release_memory(task.size)
             self._client.monitors.pop(self._request.id, None)  # the client may retry at once
             raise
         return Watching(path=self._sampler.path, machine=self._sampler.machine)
@@ -67,21 +67,21 @@ class Monitor:
             except Exception as exc:  # every error is reported to the client
                 error = exc
         self._client.monitors.pop(self._request.id, None)
-        error = self._end.reached() or error
+        error = self._end.mark_ended() or error
         if error is not None and sampler is not None:
             ended = Ended(id=self._request.id, failed=to_wire(error, 0))
             self._state.send(self._client, ended)
-        self._client.allowance.account.give(descriptors=MONITOR_FDS)
+        self._client.allowance.account.release(descriptors=MONITOR_FDS)
         try:
-            self._end.notify()
+            self._end.run_callbacks()
         finally:
             self._worker.finish()
 
     def _sample(self, sampler: Sampler) -> None:
         with contextlib.ExitStack() as undo:
-            undo.callback(self._client.allowance.give_memory, self._request.task.size)
+            undo.callback(self._client.allowance.release_memory, self._request.task.size)
             undo.callback(sampler.close)
-            while not self._end.requested_within(sampler.wait_s):
+            while not self._end.wait_requested(sampler.wait_s):
                 block = sampler.step(_SLICE_NS)
                 if block is not None:
                     published = Published(monitor=self._request.monitor, block=block)

@@ -44,9 +44,9 @@ from ..wire.sockets import readable
 from ..wire.wakeup import Wakeup
 from .account import Allowance, check_user
 from .agent_limits import DroppedRoutes
-from .client import Client, Waiting
+from .client import Client, WaitingRequests
 from .handlers import Handlers
-from .handshake import RETRY_MS, Greeting, Hellos, check_hello, welcome
+from .handshake import RETRY_MS, Hellos, WaitingHello, check_hello, welcome
 from .state import TELEMETRY_MS, AgentState
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ _NCCL_PROVIDERS = ("soft", "cuda", "verbs", "doca", "softdoca")  # move bytes fo
 _DRAIN_S = 0.0005  # time of serving requests, after which the loop reads new messages
 _ROUND = 8  # messages read before libzmq looks for connections that were quiet so far
 _MAX_ROUNDS = 25  # rounds of messages read at once
-_PATIENCE = 16  # turns for which a Hello waits until a burst of connections is handled
+_HELLO_TURNS = 16  # while a burst of connections is handled, a Hello is served each so many turns
 _END_S = 0.5  # time for the workers to end; the agent must exit within a second
 
 
@@ -94,13 +94,17 @@ class Agent:
         )  # fmt: skip
         self._clients = self._state.clients
         self._by_fd: dict[int, bytes] = {}
-        self._leaving: list[tuple[Client, Callable[[], None]]] = []
-        self._unread: dict[bytes, Client] = {}  # clients that do not read their replies, by route
+        self._disconnecting: list[tuple[Client, Callable[[], None]]] = []
+        self._slow_readers: dict[
+            bytes, Client
+        ] = {}  # clients that do not read their replies, by route
         self._retried = 0.0
-        self._waiting: dict[bytes, Waiting] = {}  # requests already read, by route, in turn order
+        self._waiting: dict[
+            bytes, WaitingRequests
+        ] = {}  # requests already read, by route, in turn order
         self._hellos = Hellos(self._limits.connections)
         self._dropped = DroppedRoutes()
-        self._drained = self._serviced = 0.0
+        self._drained = self._handled_wakeup = 0.0
         self._watch_fd = watch_fd
         self._signal_fd = signal_fd
         self._stop_fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
@@ -140,13 +144,13 @@ class Agent:
                     if getattr(exc, "errno", None) in _ENDED:
                         raise
                     self._state.report("the loop", exc)
-                    self._skip(self._listener.router)  # it may have ended within a message
+                    self._skip_parts(self._listener.router)  # it may have ended within a message
 
     def _serve_messages(self, router: zmq.Socket[bytes]) -> None:
         recv, clients = router.recv, self._clients
         while not self._stop:
-            if self._unread:
-                self._retry()
+            if self._slow_readers:
+                self._retry_replies()
             if time.monotonic() - self._drained > _DRAIN_S:
                 self._drain(router)
                 continue  # draining may have consumed the wake-up by stop(), which ends recv()
@@ -160,18 +164,18 @@ class Agent:
             try:
                 route = recv()
             except zmq.Again:  # only with telemetry, unread replies or waiting Hellos
-                self._service(Wakeup.EVENT)
+                self._handle_wakeup(Wakeup.EVENT)
                 continue
             client = clients.get(route)
             if client is None or client.unsent or route in self._waiting:
-                self._hold(route, router)
+                self._queue_request(route, router)
                 continue
             frame = recv(copy=False)  # its `more` costs less than get(RCVMORE) after a copy
             client.taken += wire_bytes(len(frame))
-            self._receive_request(client, frame.bytes, frame.more and self._skip(router))
+            self._receive_request(client, frame.bytes, frame.more and self._skip_parts(router))
 
-    def _receive_request(self, client: Client, body: bytes, several: bool) -> None:
-        if several:
+    def _receive_request(self, client: Client, body: bytes, multipart: bool) -> None:
+        if multipart:
             error = PeerError("the message has several parts; a request has one")
             self._reply(client.route, to_wire(error, 0))
         else:
@@ -188,8 +192,8 @@ class Agent:
         libzmq takes messages from the connections in turn, but notices a message of one that was
         quiet only every 100 parts (config.hpp, inbound_poll_rate), or when asked for ZMQ_EVENTS.
         """
-        if time.monotonic() - self._serviced > TELEMETRY_MS / 1000:
-            self._service(Wakeup.EVENT)  # as the loop does when it is idle
+        if time.monotonic() - self._handled_wakeup > TELEMETRY_MS / 1000:
+            self._handle_wakeup(Wakeup.EVENT)  # as the loop does when it is idle
         elif self._listener.behind:
             self._guard("handling connections", self._drop_disconnected)
         with contextlib.suppress(zmq.Again):
@@ -197,26 +201,26 @@ class Agent:
                 if not readable(router):
                     break
                 for _ in range(_ROUND):
-                    self._hold(router.recv(_LAST), router)
+                    self._queue_request(router.recv(_LAST), router)
         self._drained = time.monotonic()
 
-    def _hold(self, route: bytes, router: zmq.Socket[bytes]) -> None:
-        """Read the rest of a message and queue it until this client's turn."""
+    def _queue_request(self, route: bytes, router: zmq.Socket[bytes]) -> None:
+        """Read the rest of a message and queue it until its client's turn."""
         frame = router.recv(copy=False)
-        several = frame.more and self._skip(router)
+        multipart = frame.more and self._skip_parts(router)
         client = self._clients.get(route)
         if client is None:
             if route not in self._dropped:
-                self._hold_hello(route, frame, several)
+                self._handle_unknown_sender(route, frame, multipart)
             return
         client.taken += wire_bytes(len(frame))
         waiting = self._waiting.get(route)
         if waiting is None:
-            waiting = self._waiting[route] = Waiting()
-        if not waiting.add(frame, several):
+            waiting = self._waiting[route] = WaitingRequests()
+        if not waiting.add(frame, multipart):
             self._disconnect_flooding(client)
 
-    def _hold_hello(self, route: bytes, frame: zmq.Frame, several: bool) -> None:
+    def _handle_unknown_sender(self, route: bytes, frame: zmq.Frame, multipart: bool) -> None:
         """Handle a message from a route without a client: a wake-up, or a Hello.
 
         After a first message that still waits for its turn, all further ones are dropped, and the
@@ -229,11 +233,11 @@ class Agent:
             self._dropped.add(route)
             self._restore_timeout()
         elif route == self._wakeup_route:
-            self._service(frame.bytes)
+            self._handle_wakeup(frame.bytes)
         else:
-            self._guard("Hello", self._queue_hello, route, frame, several)
+            self._guard("Hello", self._queue_hello, route, frame, multipart)
 
-    def _queue_hello(self, route: bytes, frame: zmq.Frame, several: bool) -> None:
+    def _queue_hello(self, route: bytes, frame: zmq.Frame, multipart: bool) -> None:
         """Queue a first message, with the account of its key."""
         try:
             sender = self._listener.sender(frame)
@@ -242,36 +246,31 @@ class Agent:
             return
         paced = sender.key and self._listener.keys_allowed > 1
         account = self._state.account(sender) if paced else None
-        self._hellos.add(route, Greeting(frame, several, account))
+        self._hellos.add(route, WaitingHello(frame, multipart, account))
 
     def _penalize_sender(self, frame: zmq.Frame) -> None:
         """Refuse new clients of the key that has sent a frame; if they are, its connections."""
         sender = self._listener.sender(frame)
         account = self._state.account(sender)
         if account.penalized:
-            account.shun()
+            account.stop_explaining()
         elif sender.key:
             account.penalize()
 
     def _serve_waiting(self) -> bool:
-        """Serve one request of the client whose turn it is, and one Hello.
-
-        A client with unsent replies gets no turn until it has read them. A Hello needs all events
-        of connections, so it waits until a burst of them is handled, a few at a time. It also takes
-        as long as tens of requests: of a key that connects often it waits for its turn.
-
-        Returns:
-            False if nothing was served.
-        """
+        """Serve one queued request, and one Hello; return False if nothing was served."""
+        # A client gets no turn until it has read its replies.
         client = next((self._clients[each] for each in self._waiting
                        if not self._clients[each].unsent), None)  # fmt: skip
         if client is not None:
             waiting = self._waiting.pop(client.route)
-            body, several = waiting.next()
+            body, multipart = waiting.next()
             if waiting.messages:
                 self._waiting[client.route] = waiting
-            self._receive_request(client, body, several)
-        if self._hellos and self._listener.behind % _PATIENCE == 0:
+            self._receive_request(client, body, multipart)
+        # A Hello needs all events of connections, and takes as long as tens of requests: it waits
+        # until a burst of connections is handled, and longer if its key connects often.
+        if self._hellos and self._listener.behind % _HELLO_TURNS == 0:
             return self._serve_hello() or client is not None
         return client is not None
 
@@ -281,7 +280,7 @@ class Agent:
         if due is None:
             return False
         route, hello = due
-        self._receive_hello(route, hello.frame, hello.several)
+        self._receive_hello(route, hello.frame, hello.multipart)
         self._restore_timeout()
         return True
 
@@ -292,9 +291,9 @@ class Agent:
         except Exception as exc:
             self._state.report(place, exc)
 
-    def _receive_hello(self, route: bytes, frame: zmq.Frame, several: bool) -> None:
+    def _receive_hello(self, route: bytes, frame: zmq.Frame, multipart: bool) -> None:
         error: Exception = PeerError("the message has several parts; a request has one")
-        if not several:
+        if not multipart:
             try:
                 self._add_client(route, frame)
                 return
@@ -307,23 +306,23 @@ class Agent:
                 error = exc
         self._reply(route, to_wire(error, 0))
 
-    def _skip(self, router: zmq.Socket[bytes]) -> bool:
+    def _skip_parts(self, router: zmq.Socket[bytes]) -> bool:
         """Read the remaining parts of a message; return whether there were any."""
-        several = False
+        multipart = False
         while router.get(_RCVMORE):
             router.recv(copy=False)
-            several = True
-        return several
+            multipart = True
+        return multipart
 
-    def _service(self, news: bytes) -> None:
+    def _handle_wakeup(self, event: bytes) -> None:
         """Handle a wake-up: send workers' replies, or handle connections and telemetry."""
-        if news == Wakeup.REPLIES:
+        if event == Wakeup.REPLIES:
             self._flush()
             return
-        if news == Wakeup.GROWTH:
+        if event == Wakeup.GROWTH:
             self._guard("handling connections", self._end_floods)
-        self._serviced = time.monotonic()
-        if news == Wakeup.PARENT_EXIT:
+        self._handled_wakeup = time.monotonic()
+        if event == Wakeup.PARENT_EXIT:
             self._stop = True
         self._guard("handling connections", self._drop_disconnected)
         self._flush()
@@ -333,10 +332,10 @@ class Agent:
     def _drop_disconnected(self, *, every: bool = False) -> None:
         clients, subscribers = self._listener.service(every=every)
         for fd in clients:
-            self._guard("a disconnect", self._drop, self._by_fd.pop(fd, b""))
+            self._guard("a disconnect", self._disconnect_route, self._by_fd.pop(fd, b""))
         if self._state.telemetry is not None:
             for fd in subscribers:
-                self._state.telemetry.ended(fd)
+                self._state.telemetry.refund_connection(fd)
 
     def _end_floods(self) -> None:
         """Disconnect the clients whose messages libzmq has read much faster than this loop.
@@ -359,27 +358,27 @@ class Agent:
             raise PeerError("the first message must be Hello")
         self._drop_disconnected(every=True)
         self._forget_released()
-        check_hello(hello, len(self._clients) + len(self._leaving), self._limits.clients)
+        check_hello(hello, len(self._clients) + len(self._disconnecting), self._limits.clients)
         caller = self._listener.caller(frame)
         if caller is None:
             return
         check_user(caller.uid)
         account = self._state.account(caller)
-        account.arrive()
+        account.record_arrival()
         account.check_penalty()
         first_id = int.from_bytes(os.urandom(6), "little")
         reply = encode(welcome(self._state, first_id, hello.id))
-        allowance = Allowance(account, self._state.limit, self._limits)
+        allowance = Allowance(account, self._state.memory_limit, self._limits)
         with contextlib.ExitStack() as undo:
-            account.take(clients=1)
-            undo.callback(account.give, clients=1)
+            account.charge(clients=1)
+            undo.callback(account.release, clients=1)
             client = Client(route, caller, first_id, allowance, self._state.report)
             client.control.start()  # it frees the client's resources; refuse if it cannot start
             undo.callback(client.control.finish)
             if not self._welcome(route, reply):
                 return
             undo.pop_all()
-        self._drop(self._by_fd.get(caller.fd, b""))
+        self._disconnect_route(self._by_fd.get(caller.fd, b""))
         self._listener.admit(caller.fd, caller.pid if self._limits.has_descriptors else 0)
         self._clients[route] = client
         self._by_fd[caller.fd] = route
@@ -397,7 +396,7 @@ class Agent:
     def _serve(self, client: Client, body: bytes) -> None:
         number = 0
         try:
-            client.admit()
+            client.count_request()
             try:
                 request = decode_request(body)
             except UNREADABLE as exc:
@@ -421,12 +420,12 @@ class Agent:
             self._state.count(client, "failed")
             reply = to_wire(exc, number)
         if reply is not None:
-            self._answer(client, reply)
+            self._reply_and_count(client, reply)
             if type(reply) is MoveDone and self._state.telemetry is not None:
                 moved = reply.moved
                 self._state.telemetry.add(client, moved.complete_ns - moved.submit_ns)
 
-    def _answer(self, client: Client, message: Any) -> None:
+    def _reply_and_count(self, client: Client, message: Any) -> None:
         self._reply(client.route, message)
         if type(message) is MoveDone:
             self._state.count_move(client, message.moved)
@@ -440,10 +439,12 @@ class Agent:
 
     def _forget_released(self) -> None:
         """Forget the clients that have left; retry a release that could not be started."""
-        for client, released in self._leaving:
+        for client, released in self._disconnecting:
             if not client.leaving:
-                self._guard("a disconnect", client.leave, released)
-        self._leaving = [each for each in self._leaving if not each[0].control.join(0.0)]
+                self._guard("a disconnect", client.start_release, released)
+        self._disconnecting = [
+            each for each in self._disconnecting if not each[0].control.join(0.0)
+        ]
 
     def _send(self, client: Client, message: Any) -> None:
         telemetry = self._state.telemetry
@@ -459,7 +460,7 @@ class Agent:
         if type(message) is OutstandingDone:  # exact: unsent replies come after this one
             message.numbers = list(client.active)
         client.blocks_sent += type(message) is Block
-        self._answer(client, message)
+        self._reply_and_count(client, message)
         if telemetry is not None and isinstance(message, Block):
             telemetry.publish(client, "latency", message.samples)
 
@@ -479,8 +480,8 @@ class Agent:
         client = self._clients.get(route)
         if (client is None or not client.unsent) and self._deliver(route, body):
             return
-        if client is not None and client.postpone(body):
-            self._unread[route] = client
+        if client is not None and client.queue_reply(body):
+            self._slow_readers[route] = client
             router.rcvtimeo = RETRY_MS
         elif client is not None:
             self._disconnect_flooding(client)
@@ -501,22 +502,22 @@ class Agent:
         router.send(body, _LAST)
         return 0
 
-    def _retry(self) -> None:
+    def _retry_replies(self) -> None:
         """Retry, every few milliseconds, replies that slow clients did not accept at once."""
         now = time.monotonic()
         if now - self._retried < RETRY_MS / 1000:
             return
         self._retried = now
-        for route, client in list(self._unread.items()):
+        for route, client in list(self._slow_readers.items()):
             while client.unsent and self._deliver(route, client.unsent[0]):
-                client.sent()
+                client.pop_unsent()
             if not client.unsent:
-                del self._unread[route]
+                del self._slow_readers[route]
         self._restore_timeout()
 
     def _restore_timeout(self) -> None:
         """Remove the loop's time-out for retries, once nothing is left to retry."""
-        if not self._unread and not self._hellos:
+        if not self._slow_readers and not self._hellos:
             router = self._listener.router
             router.rcvtimeo = -1 if self._state.telemetry is None else TELEMETRY_MS
 
@@ -531,7 +532,7 @@ class Agent:
         self._listener.disconnect(client.caller.fd)
         self._disconnect(client, None)
 
-    def _drop(self, route: bytes) -> None:
+    def _disconnect_route(self, route: bytes) -> None:
         client = self._clients.get(route)
         if client is not None:
             self._disconnect(client, None)
@@ -539,17 +540,17 @@ class Agent:
     def _disconnect(self, client: Client, bye: int | None) -> None:
         del self._clients[client.route]
         self._dropped.add(client.route)
-        self._unread.pop(client.route, None)
+        self._slow_readers.pop(client.route, None)
         self._waiting.pop(client.route, None)
         self._by_fd.pop(client.caller.fd, None)
 
         def released() -> None:
-            client.allowance.account.give(clients=1)
+            client.allowance.account.release(clients=1)
             if bye is not None:
                 self._state.send(client, Done(id=bye))
 
-        self._leaving.append((client, released))
-        self._guard("a disconnect", client.leave, released)
+        self._disconnecting.append((client, released))
+        self._guard("a disconnect", client.start_release, released)
         if self._state.telemetry is not None:
             self._state.telemetry.forget(client)
 
@@ -561,9 +562,9 @@ class Agent:
             this process's memory.
         """
         for route in list(self._clients):
-            self._guard("a disconnect", self._drop, route)
+            self._guard("a disconnect", self._disconnect_route, route)
         deadline = time.monotonic() + _END_S
-        ended = [each.control.join(deadline - time.monotonic()) for each, _ in self._leaving]
+        ended = [each.control.join(deadline - time.monotonic()) for each, _ in self._disconnecting]
         self._listener.close()
         self._state.service.close()
         if self._nccl_server is not None:

@@ -51,7 +51,7 @@ class AgentState:
         self.listener = listener
         self.service = service
         self.device = service.device
-        self.limit = MemoryLimit(limits.memory)
+        self.memory_limit = MemoryLimit(limits.memory)
         self.limits = limits
         self._accounts: dict[str, Account] = {}
         self.shared_telemetry = shared_telemetry
@@ -94,12 +94,12 @@ class AgentState:
     def is_refused(self, owner: str, publisher: bool) -> bool:
         """Return whether connections of a key or user are refused, since it flooded the agent."""
         account = self._accounts.get(owner)
-        return account is not None and account.penalized and (publisher or account.informed)
+        return account is not None and account.penalized and (publisher or account.refuses_silently)
 
     def penalize_frequent(self) -> None:
         """Penalize the keys whose latest clients came in quick succession."""
         for owner, account in self._accounts.items():
-            if owner.startswith("key ") and account.arrives_often and not account.penalized:
+            if owner.startswith("key ") and account.connects_often and not account.penalized:
                 account.penalize()
 
     def count(self, client: Client, name: str, number: int = 1) -> None:

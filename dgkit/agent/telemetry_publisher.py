@@ -107,13 +107,13 @@ class Telemetry:
         """Return a descriptor whose edges announce subscriptions."""
         return fd_of(self._socket)
 
-    def number(self, client: Client) -> int:
+    def monitor_number(self, client: Client) -> int:
         """Return the number under which the samples of a client are published."""
         return 0 if self._shared else client.secret
 
     def add(self, client: Client, latency_ns: int) -> None:
         """Record the latency of one transfer of a client."""
-        samples = self._samples.setdefault(self.number(client), array("Q"))
+        samples = self._samples.setdefault(self.monitor_number(client), array("Q"))
         samples.append(latency_ns)
         if len(samples) >= _MAX_SAMPLES:
             self.flush()
@@ -139,7 +139,7 @@ class Telemetry:
 
     def publish(self, client: Client, source: str, samples: bytes) -> None:
         """Publish one block of a client's samples."""
-        self._publish(self.number(client), source, samples)
+        self._publish(self.monitor_number(client), source, samples)
 
     def _publish(self, monitor: int, source: str, samples: bytes) -> None:
         self._sent_ns = time.monotonic_ns()
@@ -184,11 +184,11 @@ class Telemetry:
             if route not in self._dropped:
                 self._handle(route, frame, frame.more)
 
-    def _handle(self, route: bytes, frame: zmq.Frame, several: bool) -> None:
+    def _handle(self, route: bytes, frame: zmq.Frame, multipart: bool) -> None:
         """Handle a message; end its connection if it is invalid or exceeds a limit."""
         sender = self._listener.sender(frame)
         try:
-            self._subscribe(route, sender, b"" if several else frame.bytes)
+            self._subscribe(route, sender, b"" if multipart else frame.bytes)
             return
         except (LimitReached, PeerRefused):
             pass
@@ -210,16 +210,16 @@ class Telemetry:
             PeerError: The sender breaks the protocol.
             DecodeError: The message is invalid.
         """
-        wanted = decode_subscription(body)
-        found = self._subscribers.get(route)
-        if found is None:
-            found = self._charge(route, sender, wanted.monitor)
-            if found is None:
+        subscription = decode_subscription(body)
+        subscriber = self._subscribers.get(route)
+        if subscriber is None:
+            subscriber = self._charge(route, sender, subscription.monitor)
+            if subscriber is None:
                 return
             self._listener.admit_subscriber(sender.fd)
             self._deliver(route, SUBSCRIBED)
-        found.credit += wanted.credit
-        if found.credit > TELEMETRY_HWM or found.monitor != wanted.monitor:
+        subscriber.credit += subscription.credit
+        if subscriber.credit > TELEMETRY_HWM or subscriber.monitor != subscription.monitor:
             raise PeerError("the subscriber grants more than it may, or has another monitor")
 
     def _charge(self, route: bytes, sender: Caller, monitor: int) -> _Subscriber | None:
@@ -235,13 +235,13 @@ class Telemetry:
             return None
         self._refund_ended()
         account = self._account_of(sender)
-        account.take(subscriptions=1, descriptors=_SUBSCRIBER_FDS)
-        made = _Subscriber(route, sender.fd, inode, monitor, account, 0)
-        self._subscribers[route] = made
-        self._readers[monitor].append(made)
-        return made
+        account.charge(subscriptions=1, descriptors=_SUBSCRIBER_FDS)
+        subscriber = _Subscriber(route, sender.fd, inode, monitor, account, 0)
+        self._subscribers[route] = subscriber
+        self._readers[monitor].append(subscriber)
+        return subscriber
 
-    def ended(self, fd: int) -> None:
+    def refund_connection(self, fd: int) -> None:
         """Refund the charges of an ended connection, if its descriptor is closed by now."""
         self._refund([each for each in self._subscribers.values() if each.fd == fd])
 
@@ -251,7 +251,7 @@ class Telemetry:
         readers.remove(subscriber)
         if not readers:
             del self._readers[subscriber.monitor]
-        subscriber.account.give(subscriptions=1, descriptors=_SUBSCRIBER_FDS)
+        subscriber.account.release(subscriptions=1, descriptors=_SUBSCRIBER_FDS)
 
     def _refund_ended(self) -> None:
         """Refund what closed unseen: libzmq may report an end before it closes the descriptor."""

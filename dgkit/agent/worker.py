@@ -83,7 +83,7 @@ class SerialWorker:
     def finish(self, last: Callable[[], None] | None = None) -> None:
         """Drop the queued jobs, run `last` after the job in progress, then end the thread.
 
-        `last` requires start(), so that the end of a client needs no new thread.
+        `last` runs only if the thread was started before, by start() or a job.
         """
         with self._condition:
             if self.stopping:
@@ -160,17 +160,17 @@ class MonitorEnd:
         """Wait for the thread to end; return False if it has not within `timeout` seconds."""
         return self._worker.join(timeout)
 
-    def requested_within(self, seconds: float) -> bool:
+    def wait_requested(self, seconds: float) -> bool:
         """Wait up to `seconds` for end(); return whether it was called."""
         return self._requested.wait(seconds)
 
-    def reached(self) -> Exception | None:
+    def mark_ended(self) -> Exception | None:
         """Record that the thread has stopped sampling; return the reason given to end()."""
         with self._lock:
             self._ended = True
             return self._reason
 
-    def notify(self) -> None:
+    def run_callbacks(self) -> None:
         """Run the callbacks of end(), after everything is freed."""
         for on_end in self._on_end:
             on_end()

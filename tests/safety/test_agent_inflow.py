@@ -277,7 +277,7 @@ def _arrive(account, monkeypatch, times):
     clock = SimpleNamespace(monotonic=lambda: clock.now)
     monkeypatch.setattr(accounts, "time", clock)
     for clock.now in times:
-        account.arrive()
+        account.record_arrival()
 
 
 @pytest.mark.parametrize(
@@ -305,15 +305,15 @@ def test_a_key_that_connects_often_connects_25_times_a_second():
     clock = SimpleNamespace(monotonic=lambda: clock.now, now=0.0)
     with patch.object(accounts, "time", clock):
         for _ in range(23):
-            account.arrive()
-        assert account.may_arrive
-        account.arrive()
-        assert not account.may_arrive
+            account.record_arrival()
+        assert account.may_connect
+        account.record_arrival()
+        assert not account.may_connect
         clock.now = 0.041
-        assert account.may_arrive
+        assert account.may_connect
         clock.now = 10.1
-        account.arrive()
-        assert account.may_arrive
+        account.record_arrival()
+        assert account.may_connect
 
 
 def test_hellos_of_a_key_beyond_a_burst_wait_for_their_turn(own_keys):
@@ -337,9 +337,9 @@ def test_hellos_of_a_key_beyond_a_burst_wait_for_their_turn(own_keys):
 
 def test_hellos_of_connections_that_have_ended_are_not_kept():
     waiting = handshake.Hellos(8)
-    waiting.add(b"mine", handshake.Greeting(None, False, "1"))
+    waiting.add(b"mine", handshake.WaitingHello(None, False, "1"))
     for number in range(20):
-        waiting.add(b"%d" % number, handshake.Greeting(None, False, "2"))
+        waiting.add(b"%d" % number, handshake.WaitingHello(None, False, "2"))
     assert list(waiting) == [b"mine", *(b"%d" % number for number in range(13, 20))]
 
 

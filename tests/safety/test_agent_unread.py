@@ -154,10 +154,12 @@ def test_what_an_agent_sends_ahead_to_an_honest_client_is_below_the_limit_of_unr
     client = Client(b"", Caller(0, 0, 0), 1 << 47, None, None)
     for number in range(BLOCKS_AHEAD):
         block = m.Block(id=client.next_id, number=number, samples=bytes(8 * SAMPLES_A_BLOCK))
-        assert client.postpone(m.encode(block))
-        assert client.postpone(m.encode(m.Progress(id=client.next_id, done=number, total=SAMPLES)))
+        assert client.queue_reply(m.encode(block))
+        assert client.queue_reply(
+            m.encode(m.Progress(id=client.next_id, done=number, total=SAMPLES))
+        )
     for number in range(STAGE_SLOTS):
-        assert client.postpone(
+        assert client.queue_reply(
             m.encode(m.Fetched(id=client.next_id + number, data=bytes(STAGE_BYTES)))
         )
 

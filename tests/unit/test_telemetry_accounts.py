@@ -51,7 +51,7 @@ def test_a_descriptor_that_closes_after_its_event_is_given_back(telemetry, accou
     first, second = os.memfd_create("first"), os.memfd_create("second")
     try:
         charge(telemetry, first)
-        telemetry.ended(first)
+        telemetry.refund_connection(first)
         assert account.used["subscriptions"] == 1, "it may be the successor's by now"
     finally:
         os.close(first)
@@ -60,7 +60,7 @@ def test_a_descriptor_that_closes_after_its_event_is_given_back(telemetry, accou
         assert (account.used["subscriptions"], account.used["descriptors"]) == (1, 1)
     finally:
         os.close(second)
-    telemetry.ended(second)
+    telemetry.refund_connection(second)
     assert not any(account.used.values())
 
 
@@ -70,10 +70,10 @@ def test_a_descriptor_that_closes_late_is_given_back_without_another_subscriptio
 ):
     descriptor = os.memfd_create("late")
     if reported == "before it is charged":
-        telemetry.ended(descriptor)
+        telemetry.refund_connection(descriptor)
     charge(telemetry, descriptor)
     if reported == "before it closes":
-        telemetry.ended(descriptor)
+        telemetry.refund_connection(descriptor)
     telemetry.flush()
     assert account.used["subscriptions"] == 1
     os.close(descriptor)
