@@ -4,14 +4,10 @@ app.py           entry point: command group, signals and exit codes
 exit_codes.py    exit code and one-line message of an exception
 console.py       stdout, stderr and progress bars
 options.py       parsers and options that several commands share
-place_option.py  `--on`, and the choice of a provider that reaches that memory
 *_command.py     one command each, imported when it is called
 demo_run.py      steps of demo, its source file, and the bytes of its regions
-info_gpu.py, info_doca.py
-                parts of info: GPUs, DOCA and softdoca
 sweep_command.py, tables.py
                 measurements of demo and bench, and their tables
-lab_job.py       the processes of lab: JupyterLab and a software DPU
 """
 
 from .app import main

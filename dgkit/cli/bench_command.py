@@ -14,17 +14,19 @@ from .bench_gpu import gpu_initiated
 from .console import console, progress_bars
 from .json_file import STDOUT, json_option, output_file, write_document
 from .options import (
+    Place,
     address,
     choice,
     comma_separated,
     count_option,
     integer,
+    on_option,
     ops_option,
     provider_option,
+    resolve_place,
     seconds_option,
     size,
 )
-from .place_option import Place, on_option, resolve_place
 from .sweep_command import Case
 
 if TYPE_CHECKING:

@@ -14,8 +14,7 @@ from ..units import size_text
 from .console import console, print_json, progress_bars
 from .demo_run import Source
 from .exit_codes import FAILED, OK
-from .options import as_json, provider_option
-from .place_option import on_option, resolve_place
+from .options import as_json, on_option, provider_option, resolve_place
 from .sweep_command import Case
 from .tables import floor_note, latency_table
 

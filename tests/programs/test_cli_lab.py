@@ -15,8 +15,8 @@ import pytest
 from support.processes import cli
 
 import dgkit
-from dgkit.cli import lab_job, main
-from dgkit.cli.lab_job import own_port
+from dgkit.cli import lab_command, main
+from dgkit.cli.lab_command import own_port
 from dgkit.runtime_folder import runtime_folder
 
 KERNEL = """
@@ -222,7 +222,7 @@ def test_help_explains_the_tunnel_to_a_dpu(capsys):
 )
 def test_a_server_that_is_open_after_all_is_not_taken(change):
     told = {"hostname": "127.0.0.1", "sock": "", "token": "t", "url": "http://x/", "port": 1}
-    lab = lab_job.Lab.__new__(lab_job.Lab)
+    lab = lab_command.Lab.__new__(lab_command.Lab)
     lab._token = "t"
     lab._pipe = SimpleNamespace(recv=lambda _: json.dumps(told).encode())
     assert lab.ready() == {"url": "http://x/lab?token=t&dgkit=welcome", "port": 1}
@@ -239,9 +239,9 @@ def test_users_of_a_machine_start_at_ports_of_their_own():
 
 
 def test_a_server_that_does_not_end_is_ended_by_force(home, monkeypatch):
-    monkeypatch.setattr(lab_job, "_END_S", 0.2)
+    monkeypatch.setattr(lab_command, "_END_S", 0.2)
     with runtime_folder("lab-") as runtime:
-        lab = lab_job.Lab(
+        lab = lab_command.Lab(
             home, runtime, port=0, fixed=False, browser=False, environment={}, extra=()
         )
         lab.ready()

@@ -9,7 +9,7 @@ from support.processes.waiting import until
 
 import dgkit
 from dgkit import memory
-from dgkit.cli import console, info_gpu, main, place_option
+from dgkit.cli import console, info_command, main, options
 from dgkit.errors import DeviceUnavailable, NativeError, OutOfMemory
 from dgkit.memory.gpu_info import GpuInfo
 
@@ -60,11 +60,11 @@ def test_the_provider_is_the_one_that_reaches_the_memory(on, provider, monkeypat
     monkeypatch.setattr(
         memory, "empty", lambda *_, on: made.append(on) or memory.wrap(bytearray(1))
     )
-    found = place_option.resolve_place(on, None)
+    found = options.resolve_place(on, None)
     assert (found.provider, found.on) == (provider, "gpu" if on == "auto" else on)
     assert made == ([] if on in ("host", "auto") else [on])  # tried before anything is started
     assert bool(found.chosen) is (on == "auto")
-    assert place_option.resolve_place(on, "cuda").provider == "cuda"
+    assert options.resolve_place(on, "cuda").provider == "cuda"
 
 
 @pytest.mark.parametrize("on", ["gpu", "cuda:1"])
@@ -80,7 +80,7 @@ def test_a_provider_that_does_not_reach_the_memory_is_wrong_usage(no_gpu, on, ca
 )
 def test_auto_takes_the_host_where_it_must_and_says_why(provider, why, said, monkeypatch):
     monkeypatch.setattr(memory.gpu_info, "why_no_gpu", lambda: why)
-    found = place_option.resolve_place("auto", provider)
+    found = options.resolve_place("auto", provider)
     assert (found.on, found.provider) == ("host", "soft")
     assert said in found.chosen
 
@@ -88,8 +88,8 @@ def test_auto_takes_the_host_where_it_must_and_says_why(provider, why, said, mon
 def test_memory_that_may_be_another_side_s_is_not_tried_here(monkeypatch):
     monkeypatch.setattr(memory, "empty", lambda *_, **__: pytest.fail("it was tried"))
     monkeypatch.setattr(memory.gpu_info, "why_no_gpu", lambda: "no driver")
-    assert place_option.resolve_place("gpu", None, local=False).provider == "cuda"
-    assert place_option.resolve_place("auto", None, local=False).on == "auto"
+    assert options.resolve_place("gpu", None, local=False).provider == "cuda"
+    assert options.resolve_place("auto", None, local=False).on == "auto"
 
 
 def test_a_full_gpu_says_so_before_anything_is_started(monkeypatch, capsys):
@@ -105,7 +105,7 @@ def test_a_full_gpu_says_so_before_anything_is_started(monkeypatch, capsys):
 def show(monkeypatch, gpus, why=""):
     monkeypatch.setattr(memory.gpu_info, "why_no_gpu", lambda: why)
     monkeypatch.setattr(memory, "gpus", gpus)
-    return "\n".join(info_gpu.lines(info_gpu.collect()))
+    return "\n".join(info_command.gpu_lines(info_command.collect_gpus()))
 
 
 def test_info_shows_each_gpu_with_what_its_memory_can(monkeypatch):

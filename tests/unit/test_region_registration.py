@@ -5,7 +5,7 @@ from support.processes.agents import agent
 
 import dgkit
 from dgkit import memory
-from dgkit.cli import place_option
+from dgkit.cli import options
 from dgkit.dpu.benchmark import machine_fields
 from dgkit.errors import DeviceUnavailable, Unsupported
 from dgkit.report import Machine
@@ -88,8 +88,8 @@ def test_auto_takes_the_host_over_rdma_unless_a_gpu_is_named(monkeypatch):
 def test_the_command_line_takes_gpu_memory_over_rdma_where_it_is_named(monkeypatch):
     monkeypatch.setattr(memory.gpu_info, "why_no_gpu", lambda: "")
     monkeypatch.setattr(memory, "empty", lambda *_, **__: memory.wrap(bytearray(1)))
-    assert place_option.resolve_place("gpu", "verbs").on == "gpu"
-    found = place_option.resolve_place("auto", "verbs")
+    assert options.resolve_place("gpu", "verbs").on == "gpu"
+    found = options.resolve_place("auto", "verbs")
     assert (found.on, found.provider) == ("host", "verbs")
     assert "--on gpu tries it" in found.chosen
 
