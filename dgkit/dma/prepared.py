@@ -19,9 +19,9 @@ class _Prepared(native.Prepared):
     # The C object and its completions live as long as `_op`, to which each view refers: the
     # completions of a run stay readable after close() and after the last reference to this object.
     __slots__ = ("_n", "_op", "_queue")
-    _queue: BatchQueue
+    _queue: CompletionQueue
 
-    def __init__(self, queue: BatchQueue, requests: Any, n: int) -> None:
+    def __init__(self, queue: CompletionQueue, requests: Any, n: int) -> None:
         self._op: Any = None
         self._queue = queue
         self._n = n
@@ -79,7 +79,7 @@ class PreparedOp(_Prepared):
 
     __slots__ = ("_wr", "completion")
 
-    def __init__(self, queue: BatchQueue, requests: Any, n: int) -> None:
+    def __init__(self, queue: CompletionQueue, requests: Any, n: int) -> None:
         super().__init__(queue, requests, n)
         self._wr = requests  # keep the array: a reference to its item 0 does not
         #: Completion of the last run: the same object each time, with new values.
@@ -112,7 +112,7 @@ class PreparedBatch(_Prepared):
 
     __slots__ = ("completions",)
 
-    def __init__(self, queue: BatchQueue, requests: Any, n: int, n_wc: int) -> None:
+    def __init__(self, queue: CompletionQueue, requests: Any, n: int, n_wc: int) -> None:
         super().__init__(queue, requests, n)
         import numpy as np
 
@@ -123,22 +123,3 @@ class PreparedBatch(_Prepared):
         #: Completions of the last run, WC_DTYPE: the same array each time, with new values.
         self.completions: np.ndarray[Any, Any] = view
         self._bind(self._op, view, False)
-
-
-class BatchQueue(CompletionQueue):
-    """Queue operations on arrays of WR_DTYPE and WC_DTYPE, one C call per batch."""
-
-    def prepare(self, batch: np.ndarray[Any, Any]) -> PreparedBatch:
-        """Copy a flat array of WR_DTYPE, check it once, and return it as a prepared batch."""
-        from .dtypes import work_requests
-
-        raw = work_requests(batch)
-        chained = int((batch["flags"] & lib.DG_CHAIN).astype(bool).sum())
-        return PreparedBatch(self, raw, len(batch), len(batch) - chained)
-
-    def _array(self, array: Any, completions: int) -> tuple[Any, int, int]:
-        """Return buffer, address and length of an array that the C methods have not cached."""
-        from . import dtypes
-
-        raw = dtypes.completions(array) if completions else dtypes.work_requests(array)
-        return raw, int(ffi.cast("uintptr_t", raw)), len(array)

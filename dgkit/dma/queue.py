@@ -10,15 +10,17 @@ from ..errors import ClosedError
 from ..types import Op, Path, parse_path
 from ..validate import whole
 from ._ffi import check, ffi, lib, nanoseconds, open_handle, spin_ns
-from .prepared import BatchQueue, PreparedOp
+from .prepared import PreparedBatch, PreparedOp
 from .region import region_ids
-from .transfer import Transfer
+from .transfer import CompletionQueue, Transfer
 from .work_request import atomic_fields, chain, wr_fields
 
 TYPE_CHECKING = False  # typing's own costs more to import than all of this
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from typing import Any
+
+    import numpy as np
 
     from ..live_set import LiveSet
     from .aio import Waiters
@@ -64,7 +66,7 @@ def _checked_post(op: int, name: str) -> Callable[..., Transfer]:
     return post
 
 
-class Queue(BatchQueue):
+class Queue(CompletionQueue):
     """Submission ring, completion ring and one file descriptor. Created by `Device.queue`.
 
     One thread at a time uses a queue; a second one gets QueueInUse. Methods that post raise
@@ -237,6 +239,21 @@ class Queue(BatchQueue):
 
     def _prepare(self, wr: dict[str, int]) -> PreparedOp:
         return PreparedOp(self, ffi.new("dg_wr[]", [wr]), 1)
+
+    def prepare(self, batch: np.ndarray[Any, Any]) -> PreparedBatch:
+        """Copy a flat array of WR_DTYPE, check it once, and return it as a prepared batch."""
+        from .dtypes import work_requests
+
+        raw = work_requests(batch)
+        chained = int((batch["flags"] & lib.DG_CHAIN).astype(bool).sum())
+        return PreparedBatch(self, raw, len(batch), len(batch) - chained)
+
+    def _array(self, array: Any, completions: int) -> tuple[Any, int, int]:
+        """Return buffer, address and length of an array that the C methods have not cached."""
+        from . import dtypes
+
+        raw = dtypes.completions(array) if completions else dtypes.work_requests(array)
+        return raw, int(ffi.cast("uintptr_t", raw)), len(array)
 
     def _completed(self, transfer: Pending) -> Awaitable[None]:
         from .aio import running_waiters

@@ -18,8 +18,8 @@ TYPE_CHECKING = False  # typing's own costs more to import than all of this
 if TYPE_CHECKING:
     from typing import Any
 
-    from .prepared import BatchQueue
     from .region import Region
+    from .transfer import CompletionQueue
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -92,7 +92,7 @@ class QueuePair(Unique):
     queue pair on both sides. The next operation detects that a peer has ended or is switched off.
     """
 
-    def __init__(self, queue: BatchQueue) -> None:
+    def __init__(self, queue: CompletionQueue) -> None:
         self._p: Any = None
         self._closed = False
         self._queue = queue
@@ -108,7 +108,7 @@ class QueuePair(Unique):
         )  # fmt: skip
 
     @property
-    def queue(self) -> BatchQueue:
+    def queue(self) -> CompletionQueue:
         """Queue that the queue pair belongs to."""
         return self._queue
 
