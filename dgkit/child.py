@@ -24,9 +24,8 @@ def start(
     """Start a process that calls `main(fd)` of a module and exits with what it returns.
 
     The process has this one's `sys.path`, so that both run the same dgkit, and a session of its
-    own, so that Ctrl-C in the terminal does not reach it. It is to end by itself when the other end
-    of `theirs` is closed. A thread starts it and waits for its end: so it never stays a zombie,
-    whatever Ctrl-C interrupts in this thread.
+    own, so that signals of the terminal do not reach it. It must end by itself when the other end
+    of `theirs` is closed. A thread starts it and waits for its end, so that it is never a zombie.
 
     Args:
         module: Full name of the module.
@@ -58,8 +57,7 @@ def start(
         started.put(process)
         process.wait()
 
-    # not threading.Thread: one that Ctrl-C interrupts in start() may stay in a table for ever, with
-    # `theirs` open
+    # not threading.Thread: an interrupted start() may leave it in a table, with `theirs` open
     _thread.start_new_thread(run, ())
     result = started.get()
     if isinstance(result, BaseException):

@@ -200,12 +200,11 @@ class PeerVersion(PeerError):
     """The other side uses another protocol version."""
 
 
-def again(error: Exception) -> Exception:
-    """Return a copy of an error that is kept, for raising it.
+def copy_of(error: Exception) -> Exception:
+    """Return a copy of an error that is stored, such as that of a lost connection, to be raised.
 
-    An exception that is raised refers to the frames of its callers. If it is kept, as by a
-    connection that has ended, it keeps their variables, too, until the cycle collector comes: 144
-    MiB after eight reads of 16 MiB whose agent was killed.
+    Raising the stored one would add a traceback to it, whose frames keep the variables of all
+    callers alive: 144 MiB after eight reads of 16 MiB whose agent was killed.
     """
     import copy
 

@@ -20,9 +20,8 @@ if TYPE_CHECKING:
 class Fd:
     """File descriptor that `opener(*args)` returns, closed with the last reference to this object.
 
-    Ctrl-C can leak it neither here nor then, since each is one step of C: extend() calls the opener
-    and stores its result; epoll.fromfd(), which takes any descriptor, closes it without calling
-    Python, and unlike a file object without a ResourceWarning.
+    No interruption leaks it, since each step is one of C: extend() calls the opener and stores the
+    result; epoll.fromfd(), which takes any descriptor, closes it, and without a ResourceWarning.
     """
 
     __slots__ = ("_owner",)

@@ -19,7 +19,7 @@ class LiveSet(Generic[T]):
     """Weak references to objects, in the order in which they were added. Thread-safe.
 
     A `weakref.WeakSet` raises RuntimeError if another thread adds a member during an iteration, and
-    keeps a dead member whose removal Ctrl-C has interrupted.
+    keeps a dead member whose removal was interrupted.
     """
 
     __slots__ = ("_by_id",)
@@ -29,7 +29,7 @@ class LiveSet(Generic[T]):
 
     def add(self, member: T) -> None:
         """Add an object."""
-        # The callback is C code: Ctrl-C would end Python code before it removes the member.
+        # The callback is C code, which cannot be interrupted before it removes the member.
         gone = partial(self._by_id.pop, id(member))
         self._by_id[id(member)] = weakref.ref(member, gone)
 

@@ -95,13 +95,9 @@ class Agent:
         self._clients = self._state.clients
         self._by_fd: dict[int, bytes] = {}
         self._disconnecting: list[tuple[Client, Callable[[], None]]] = []
-        self._slow_readers: dict[
-            bytes, Client
-        ] = {}  # clients that do not read their replies, by route
+        self._slow_readers: dict[bytes, Client] = {}  # by route: clients with unsent replies
         self._retried = 0.0
-        self._waiting: dict[
-            bytes, WaitingRequests
-        ] = {}  # requests already read, by route, in turn order
+        self._waiting: dict[bytes, WaitingRequests] = {}  # by route, in the order of their turns
         self._hellos = Hellos(self._limits.connections)
         self._dropped = DroppedRoutes()
         self._drained = self._handled_wakeup = 0.0

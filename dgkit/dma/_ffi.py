@@ -124,7 +124,7 @@ def check(rc: int) -> int:
 def open_handle(
     owner: object, name: str, kind: str, parents: tuple[Any, ...], call: Any, *args: Any
 ) -> None:
-    """Set an attribute to the handle of the object that a C function opens, in spite of Ctrl-C.
+    """Set an attribute to the handle of the object that a C function opens, without a leak.
 
     The object is freed with the last reference to its handle. A thread may use it as long as it has
     one, or one to the `owner`, which keeps it; another thread may close the object meanwhile.
@@ -140,7 +140,7 @@ def open_handle(
     out = ffi.new(f"{kind} *[1]")
     addresses = map(int, map(ffi.cast, ("uintptr_t",), out))
     handles = map(native.Handle, (kind,), addresses, out, (parents,))
-    # One step of C: Ctrl-C between two would leave an open object without a handle.
+    # One step of C: an interruption between two would leave an open object without a handle.
     hold = map(setattr, (owner,), (name,), handles)
     try:
         check(call(*args, out))

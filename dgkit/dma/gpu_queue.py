@@ -322,7 +322,7 @@ class GpuQueue(KernelQueue):
         try:
             with proxy.using:
                 check(lib.dg_ring_open(proxy._handle(), raw, out))
-        finally:  # also if Ctrl-C interrupts
+        finally:
             self._r = out[0] or None
         info = self._info()
         self.depth, self.index = int(info.depth), int(info.index)

@@ -56,7 +56,7 @@ class Proxy(Unique):
         out = ffi.new("dg_proxy **")
         try:
             check(lib.dg_proxy_open(device._handle(), spin_ns(spin_us), out))
-        finally:  # also if Ctrl-C interrupts
+        finally:
             self._p = out[0] or None
 
     @property
@@ -84,7 +84,7 @@ class Proxy(Unique):
     def close(self) -> None:
         """Stop the thread; its queues are closed. Idempotent."""
         with self.using:
-            proxy, self._p = self._p, None  # first: after Ctrl-C it must not be closed again
+            proxy, self._p = self._p, None  # first: it must not be closed again
             if proxy is None:
                 return
             try:
@@ -94,6 +94,6 @@ class Proxy(Unique):
                 raise
 
     def __del__(self) -> None:
-        if getattr(self, "_p", None) is not None:  # Ctrl-C came before the device got it
+        if getattr(self, "_p", None) is not None:  # the device did not get it
             with contextlib.suppress(DgkitError):
                 self.close()

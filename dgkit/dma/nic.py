@@ -372,7 +372,7 @@ class VerbsQueue(KernelQueue):
         place: HeldMemory | None = None,
         seen_at: int | None = None,
     ) -> None:
-        # Freed before the memory even if Ctrl-C interrupts close(): each keeps what it needs.
+        # Each keeps what it needs, so that the memory is freed last even if close() is interrupted.
         self._qp: core.Handle | None = None
         self._send_cq: core.Handle | None = None
         self._receive_cq: core.Handle | None = None
@@ -564,7 +564,7 @@ class VerbsQueue(KernelQueue):
         with self.nic.using:
             for name in ("_qp", "_send_cq", "_receive_cq"):
                 handle = getattr(self, name)
-                setattr(self, name, None)  # first: Ctrl-C then frees `handle`, and only once
+                setattr(self, name, None)  # first: `handle` is freed only once
                 if handle is not None:
                     handle.free()
         if self._mapped:

@@ -66,7 +66,7 @@ class _Base(native.RegionHandle):
         self._pid = os.getpid()
         self.name = name
         self.emulated = ""
-        # Before the C call, so that the device closes the region even if Ctrl-C interrupts it.
+        # Before the C call: if that is interrupted, the device closes the region.
         device._regions.add(self)
 
     def _open(self, call: Any, *args: Any) -> None:
@@ -130,7 +130,7 @@ class _Base(native.RegionHandle):
         if getattr(self, "_r", None) is None or self.closed:
             return
         try:
-            # Without `access`, Ctrl-C interrupted the constructor: no caller got the region.
+            # Without `access` the constructor was interrupted: no caller got the region.
             if self._pid == os.getpid() and hasattr(self, "access"):
                 warnings.warn(f"{self!r} was not closed", ResourceWarning, stacklevel=1)
         finally:

@@ -145,7 +145,7 @@ def examine(
         "limit_s": FAST_S if fast else FULL_S,
         "progress": progress,
     }
-    with ExitStack() as stack:  # on Ctrl-C, kills the commands that are still running
+    with ExitStack() as stack:  # kills the commands that are still running
         machines = [load_machine(path) for path in files]
         machines = machines or [stack.enter_context(live_machine(fast=fast))]
         found = diagnose(machines, goal=wanted, only=only, **options)

@@ -39,7 +39,7 @@ class Job(Generic[T]):
             if isinstance(error, KeyboardInterrupt) and (
                 threading.current_thread() is threading.main_thread()
             ):
-                raise  # no thread could be started, so Ctrl-C belongs to the calling thread
+                raise  # no thread could be started
         finally:
             self._done.set()
 

@@ -23,10 +23,11 @@ if TYPE_CHECKING:
     from .region_ref import RegionRef
 
 
-_SAMPLES = 2000
-_LEAST = 5  # copies, even if they move more than FLOOR_BYTES
-_FEW, _LONGEST_NS = 20, 200_000_000
-_TOGETHER = 500  # copies per call of the bare loop, since each call has to refill its window
+_SAMPLES = 2000  # copies of a floor, fewer if they would move more than FLOOR_BYTES
+_MIN_SAMPLES = 5
+_FIRST_SAMPLES = 20  # whose median determines how many more fit in _FLOOR_NS
+_FLOOR_NS = 200_000_000
+_CALL_SAMPLES = 500  # copies per call of the bare loop, since each call has to refill its window
 
 
 class MeasurementListener(Protocol):
@@ -66,7 +67,7 @@ class Baseline:
         self._write = task.op == Op.WRITE
         self._size, self._offset = task.size, getattr(task, "offset", 0)
         self._handoff, self._window = handoff, window
-        self._count = max(_LEAST, min(_SAMPLES, FLOOR_BYTES // max(self._size, 1)))
+        self._count = max(_MIN_SAMPLES, min(_SAMPLES, FLOOR_BYTES // max(self._size, 1)))
 
     def measure_ns(self) -> int:
         """Measure now; return nanoseconds per copy, or 0 if there is nothing to compare with.
@@ -84,16 +85,16 @@ class Baseline:
 
     def _median_latency(self) -> int:
         """Return the median; takes fewer copies if a busy GPU makes each last milliseconds."""
-        taken = self._bare_loop(min(self._count, _FEW), 1)
-        more = min(self._count - len(taken), _LONGEST_NS // max(_median(taken), 1))
+        taken = self._bare_loop(min(self._count, _FIRST_SAMPLES), 1)
+        more = min(self._count - len(taken), _FLOOR_NS // max(_median(taken), 1))
         if taken and more > 0:
             taken += self._bare_loop(more, 1)
         return _median(taken)
 
     def _mean_interval(self) -> int:
         """Return the mean time per copy, from the end of the first copy to that of the last."""
-        window = min(self._window, max(2, FLOOR_BYTES // self._size), _TOGETHER // _LEAST)
-        taken = self._bare_loop(max(min(self._count, _TOGETHER), _LEAST * window), window)
+        window = min(self._window, max(2, FLOOR_BYTES // self._size), _CALL_SAMPLES // _MIN_SAMPLES)
+        taken = self._bare_loop(max(min(self._count, _CALL_SAMPLES), _MIN_SAMPLES * window), window)
         return max(1, sum(taken[1:]) // (len(taken) - 1)) if taken else 0
 
     def _bare_loop(self, count: int, window: int) -> array[int]:

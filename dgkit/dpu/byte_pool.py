@@ -23,8 +23,8 @@ class BytePool:
     The first access to each page of new memory is a page fault: for 64 MiB, the faults take five to
     ten times as long as the copy that fills the memory. Therefore the pool keeps the latest large
     objects, at most 256 MiB, and returns an object again when nothing else refers to it, the latest
-    first. Those of a peak are dropped, one after _UNUSED calls, while fewer are in use. It keeps
-    no list of objects in use, which Ctrl-C could leave inconsistent: the reference count decides.
+    first. Those of a peak are dropped, one after _UNUSED calls, while fewer are in use. The
+    reference count says which objects are in use: a list of them could become inconsistent.
 
     An object is not reused once its hash was computed, because CPython stores the hash in it.
 
@@ -114,7 +114,7 @@ class BytePool:
             else:
                 lib.dg_copy_large(target + offset, start, size)  # the arguments keep both exports
         finally:
-            # the traceback of Ctrl-C must not keep them: buffer_export.py says why
+            # a traceback must not keep them: buffer_export.py says why
             del target, start
 
 

@@ -45,12 +45,12 @@ class Slots(ABC):
         """Return the offset of a free slot, or None if all are in use."""
         return self._free.pop() if self._free else None
 
-    def give_slot(self, slot: int) -> None:
-        """Return a slot to the free ones."""
+    def free_slot(self, slot: int) -> None:
+        """Free a slot."""
         self._free.append(slot)
 
     @property
-    def free(self) -> int:
+    def n_free(self) -> int:
         """Number of free slots."""
         return len(self._free)
 
@@ -187,13 +187,13 @@ class CopierPool:
             copier = self.idle.pop()
         except IndexError:
             copier = self._create()
-            self._latest = weakref.ref(copier)  # gone if Ctrl-C comes before the next line
+            self._latest = weakref.ref(copier)
         try:
             result = work(copier, *args)
         except DgkitError:
             self._put_back(copier)
             raise
-        except BaseException:  # such as Ctrl-C: a DMA to the copier's memory may be in flight
+        except BaseException:  # a DMA to the copier's memory may be in flight
             self._latest = _none
             with contextlib.suppress(DgkitError):
                 copier.close()

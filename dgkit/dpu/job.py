@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ..errors import DgkitError, again
+from ..errors import DgkitError, copy_of
 from ..schema import Digested
 from ..sizes import CACHED, COPY_CHUNK, GPU_CHUNK, GPU_LEAST, INLINE_MAX, WINDOW
 from ..types import Op
@@ -47,20 +47,20 @@ class Chunk:
 class Job(ABC):
     """Work on `size` bytes, in chunks of one slot each.
 
-    Each chunk is first loaded into its slot and then stored from there, in order. Either step is a
-    copy that the CPU completes at once, or is in flight for a while: as a DMA on a queue, or as a
-    request to an agent. `run()`, or a Worker, drives a job by `start_chunk()` and `advance()`, in
-    one thread. Other threads may read `done` and `ended`, and call `cancel()`.
+    Each chunk is loaded into its slot and then stored from there, in order. A step is a copy by the
+    CPU, which is complete at once, or a DMA or a request to an agent, which is in flight for a
+    while. `run()`, or a Worker, drives a job by `start_chunk()` and `advance()`, in one thread.
+    Other threads may read `done` and `ended`, and call `cancel()`.
 
     Attributes:
         refs: Regions that the job uses.
         after: Jobs that must end first.
-        begun: The job has had a slot, or has failed.
+        begun: The first chunk was started, or the job has failed.
         posted: Bytes in the chunks that were started.
         done: Bytes that are done.
         step: Called with the bytes done after each chunk; may raise to end the job.
         error: First error; the job ends once no chunk is in flight.
-        ended: The job is over; no attribute changes any more.
+        ended: The job is finished and its waiters are notified; no attribute changes any more.
     """
 
     def __init__(self, size: int, *refs: Any, window: int = WINDOW) -> None:
@@ -107,7 +107,7 @@ class Job(ABC):
 
     @property
     def share(self) -> tuple[int, int]:
-        """Return (slots in use, bytes posted): the job with the smallest gets the next slot."""
+        """Return (slots in use, bytes posted); the job with the smallest share gets a free slot."""
         return len(self._loading) + len(self._storing), self.posted
 
     @property
@@ -124,7 +124,7 @@ class Job(ABC):
                 step.wait(timeout)
 
     @property
-    def over(self) -> bool:
+    def finished(self) -> bool:
         """Return whether nothing is in flight and nothing more is to be posted."""
         if self._loading or self._storing:
             return False
@@ -132,13 +132,13 @@ class Job(ABC):
 
     @property
     def _started(self) -> bool:
-        """Return whether a chunk was moved: a copy of 0 bytes has one, which fails."""
+        """Return whether a chunk was moved. A job of 0 bytes has one chunk, for its checks."""
         return self.chunks > 0
 
     def run(self, slots: Slots, step: Callable[[int], None] | None = None) -> Any:
         """Run to the end in this thread, and return the result."""
         self.step = step
-        while not self.over:
+        while not self.finished:
             while self.start_chunk(slots):
                 pass
             if not self.advance():
@@ -197,12 +197,12 @@ class Job(ABC):
         return False
 
     def _try(self, chunk: Chunk, step: Callable[[Chunk], Step | None]) -> bool:
-        """Start one step of a chunk; if it fails, keep the error and free the slot."""
+        """Start one step of a chunk. If that fails, fail the job, free the slot, return False."""
         try:
             chunk.step = step(chunk)
         except Exception as exc:  # for example a closed region: reported to the requester
             self.fail(exc)
-            self._slots.give_slot(chunk.slot)
+            self._slots.free_slot(chunk.slot)
             return False
         return True
 
@@ -216,7 +216,7 @@ class Job(ABC):
 
     def _begin_store(self, chunk: Chunk) -> None:
         if self.error is not None:
-            self._slots.give_slot(chunk.slot)
+            self._slots.free_slot(chunk.slot)
         elif self._try(chunk, self._store):
             if chunk.step is None:
                 self._finish(chunk)
@@ -224,7 +224,7 @@ class Job(ABC):
                 self._storing.append(chunk)
 
     def _finish(self, chunk: Chunk) -> None:
-        self._slots.give_slot(chunk.slot)
+        self._slots.free_slot(chunk.slot)
         if self.error is None:
             self.done += chunk.size
             self.chunks += 1
@@ -248,7 +248,7 @@ class Job(ABC):
     def _check(self) -> None:
         """Raise the error, unless all bytes were done before it occurred."""
         if self.error is not None and (self.done < self.size or not self._started):
-            raise again(self.error)
+            raise copy_of(self.error)
 
     def result(self) -> Any:
         """Return the result of a job that has ended, or raise its error."""

@@ -25,9 +25,8 @@ class Worker:
     """Thread that shares some slots among all jobs; it starts with the first one. Thread-safe.
 
     A free slot goes to the job with the smallest share, and while the thread waits for one chunk,
-    those of the other jobs proceed. Ctrl-C may interrupt the methods that callers use, which
-    therefore hold no lock and rely on atomic C calls: `threading.Thread.start()` and
-    `threading.Condition` are written in Python.
+    those of the other jobs proceed. The methods that callers use may be interrupted, so they
+    hold no lock and use neither threading.Thread nor threading.Condition, which are Python code.
 
     Args:
         slots: Slots for the chunks; the thread alone uses them, and closes them.
@@ -62,7 +61,7 @@ class Worker:
         return [job for job in list(self.jobs) if ref in job.refs]
 
     def _ensure_thread(self) -> None:
-        """Start the thread unless it runs. A second one, started by a race, ends at once."""
+        """Start the thread unless it runs. If a race starts a second one, that ends at once."""
         if self._running.locked():
             return
         try:
@@ -84,7 +83,7 @@ class Worker:
             return True
         if self._pid != os.getpid():
             raise ClosedError("the session is the parent's: this process was forked")
-        self._ensure_thread()  # Ctrl-C may have come before the thread was started
+        self._ensure_thread()  # submit() may have been interrupted
         latch = threading.Lock()
         latch.acquire()
         job.call_on_end(latch.release)
@@ -116,7 +115,7 @@ class Worker:
             self._running.release()
 
     def _turn(self) -> None:
-        """Handle what has completed, and wait for a chunk if nothing has."""
+        """Advance each job; if none advanced, wait for the oldest chunk in flight."""
         moved = self._start_chunks()
         # By bytes posted: in the order of submission, the first job would be served more often.
         begun = (job for job in list(self.jobs) if job.begun or job.error)
@@ -125,7 +124,7 @@ class Worker:
             if job.advance():
                 moved = True
                 self._start_chunks()  # before the next job, so that no slot is idle
-            if job.over:
+            if job.finished:
                 self._end(job)
                 moved = True
         if moved or not self.jobs:
@@ -140,7 +139,7 @@ class Worker:
     def _start_chunks(self) -> bool:
         """Give each free slot to the job with the smallest share; return whether one was taken."""
         started = False
-        while self.slots.free and any(job.start_chunk(self.slots) for job in self._by_share()):
+        while self.slots.n_free and any(job.start_chunk(self.slots) for job in self._by_share()):
             started = True
         return started
 

@@ -24,9 +24,9 @@ _WARM_NS = 1_000_000  # a transfer that takes longer gains nothing from a warm-u
 class Sampler:
     """Takes the samples that a WatchTask describes, on its own memory and queue. Not thread-safe.
 
-    The first transfer after each pause is not a sample: caches and clocks are cold then, and one
-    slow transfer of 50 would determine the p99 alone. `path` is that of the very first transfer. An
-    invalid region, span or access raises in the constructor.
+    The first transfer after each pause is no sample: caches and clocks are cold then, and one slow
+    transfer of 50 would determine the p99. `path` is that of the very first transfer. The
+    constructor raises the errors of an invalid region, span or access.
     """
 
     def __init__(self, device: Device, ref: RegionRef, task: WatchTask) -> None:

@@ -129,10 +129,9 @@ class DpuService:
             self._worker.submit(job)
 
     def run(self, job: TransferJob) -> None:
-        """Start a transfer whose caller waits.
+        """Run a transfer whose caller waits: in this thread if possible, else start it.
 
-        It has ended on return, unless one of another thread is run here, or jobs with the same
-        region are in progress.
+        It is not possible while another thread does so, or jobs with the same region exist.
         """
         if self._large.is_free and not self._worker.using(job.refs[0]):
             self._run_here(self._large, job)
@@ -185,7 +184,7 @@ class DpuService:
             self._worker.submit(job)
             while not self._worker.wait(job, 1.0):
                 pass
-        except BaseException:  # such as Ctrl-C
+        except BaseException:
             job.fail(ClosedError("the caller was interrupted"))
             raise
         return job.result()

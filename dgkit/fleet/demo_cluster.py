@@ -68,9 +68,9 @@ def local(workers: int) -> Iterator[Client]:
 
 @contextlib.contextmanager
 def _loop_without_interrupts() -> Iterator[IOLoop]:
-    """Start the event loop with SIGINT blocked: Ctrl-C must not reach the workers it spawns.
+    """Start the event loop with SIGINT blocked, so that the main thread alone receives it.
 
-    Ctrl-C interrupts the main thread, which closes the cluster; the cluster then ends its workers.
+    That closes the cluster, which ends its workers.
     """
     ensure_running()  # starting the resource tracker unblocks SIGINT, so do it before blocking
     runner = LoopRunner(asynchronous=False)

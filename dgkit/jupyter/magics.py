@@ -65,7 +65,7 @@ class Dma:
                 result = self._run(call)
             except LineError as exc:
                 raise UsageError(f"line {at}: {exc}; {_ran(ran)}") from None
-            except BaseException as exc:  # also Ctrl-C
+            except BaseException as exc:
                 _add_note(exc, f"in %%dma, line {at}: {text}; {_ran(ran)}")
                 raise
             ran.append(at)
@@ -104,7 +104,7 @@ class Dma:
         try:
             with ProgressBar(self.shell, f"{title}, bytes") as bar:
                 return transfer.wait(progress=bar)
-        except BaseException:  # also Ctrl-C
+        except BaseException:
             transfer.cancel()
             raise
 

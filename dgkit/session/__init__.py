@@ -3,7 +3,7 @@
 connect.py            connect(): reach an agent, or start a software DPU; keys and Hello
 spawn.py              the software DPU as a second process
 session.py            Session, the public interface
-sides.py              the two sides, as connect() found them
+resources.py          what connect() opened: connection, device and backend
 lifecycle.py          end of a session: close(), fork, exit of the process
 describe.py           Session.info, repr and notebook card
 argument_checks.py    checks of the arguments

@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from ..wire.connection import Connection
     from ..wire.messages import Welcome
     from .backend import Backend
+    from .resources import SessionResources
     from .session import Session
-    from .sides import Sides
     from .spawn import SoftwareDpu
 
 
-def identity(where: Address, keys: str | None) -> tuple[str, str] | None:
+def own_keys(where: Address, keys: str | None) -> tuple[str, str] | None:
     """Return this side's key pair for tcp, as (public, secret); None for ipc.
 
     Raises:
@@ -47,8 +47,8 @@ def identity(where: Address, keys: str | None) -> tuple[str, str] | None:
     return pair.public, pair.secret
 
 
-def greet(link: Connection, timeout: float) -> Welcome:
-    """Send Hello and return the agent's Welcome.
+def exchange_hello(link: Connection, timeout: float) -> Welcome:
+    """Send Hello, return the agent's Welcome and configure the connection accordingly.
 
     Raises:
         PeerTimeout: The agent did not answer within `timeout` seconds.
@@ -63,21 +63,21 @@ def greet(link: Connection, timeout: float) -> Welcome:
         if link.liveness.connected:
             raise
         raise PeerTimeout(f"no ZeroMQ peer answered at {link.address} within {timeout} s") from None
-    link.pump()  # whose socket it is, which the reply may have overtaken
+    link.pump()  # the event that says whose socket it is may come after the reply
     link.check()
-    link.start_at(welcome.first_id)
+    link.set_first_number(welcome.first_id)
     link.timeout = timeout
     if welcome.boot == boot_id():
         link.liveness.pid = welcome.pid
     return welcome
 
 
-def check_reach(welcome: Welcome, mover: str, boot: str) -> None:
+def check_reach(welcome: Welcome, provider: str, boot: str) -> None:
     """Check that the provider which moves the bytes reaches the agent's machine.
 
     Args:
         welcome: The agent's Welcome.
-        mover: The provider that moves the bytes.
+        provider: The provider that moves the bytes.
         boot: Boot id of the machine at the other end.
 
     Raises:
@@ -88,20 +88,20 @@ def check_reach(welcome: Welcome, mover: str, boot: str) -> None:
     other = ""
     if welcome.role == "host":
         other = ", or let a DPU's agent move the bytes: connect(DPU_ADDRESS, host=ADDRESS)"
-    if mover in ("soft", "fault", "cuda", "softdoca"):
+    if provider in ("soft", "fault", "cuda", "softdoca"):
         raise Unsupported(
             errno.EXDEV,
-            f"the agent runs on another machine ({welcome.machine}) and provider {mover!r} reaches "
-            f"only memory of the same machine; use 'verbs' or 'doca'{other}",
+            f"the agent runs on another machine ({welcome.machine}) and provider {provider!r} "
+            f"reaches only memory of the same machine; use 'verbs' or 'doca'{other}",
         )
-    if mover in DOCA and welcome.provider not in DOCA:
+    if provider in DOCA and welcome.provider not in DOCA:
         raise Unsupported(
             errno.EXDEV,
             f"the agent on {welcome.machine} exports its memory by {welcome.provider!r}; across "
             f"machines DOCA reaches only what DOCA exports: start it by "
-            f"`dgkit serve --role host --provider {mover}`",
+            f"`dgkit serve --role host --provider {provider}`",
         )
-    if mover == "verbs" and welcome.provider != "verbs":
+    if provider == "verbs" and welcome.provider != "verbs":
         raise Unsupported(
             errno.EXDEV,
             f"the agent on {welcome.machine} exports its memory by {welcome.provider!r}; 'verbs' "
@@ -111,7 +111,7 @@ def check_reach(welcome: Welcome, mover: str, boot: str) -> None:
 
 
 _TIMEOUT_S = 5.0
-_STARTS = 4  # a request may take as long as this number of starts of a software DPU
+_TIMEOUT_STARTS = 4  # a request may take as long as this number of starts of a software DPU
 _DESCRIPTORS = 32  # file descriptors that a session uses after its first transfer, plus a reserve
 
 
@@ -164,7 +164,7 @@ def connect(
     argument_checks.text("host", host)
     if host is not None and address is None:
         raise ValueError("host is for two agents: connect(ADDRESS, host=ADDRESS)")
-    mover = {
+    options = {
         "provider": provider,
         "rules": argument_checks.fault_rules(rules),
         "gpu": argument_checks.within("gpu", gpu, 0, (1 << 32) - 1),
@@ -178,15 +178,15 @@ def connect(
     if pci is not None and address is None and provider not in DOCA:
         raise ValueError(f"pci={pci!r} is for 'doca' and 'softdoca', not for {provider!r}")
     if address is None:
-        return _with_software_dpu(mover, max_memory, timeout)
+        return _with_software_dpu(options, max_memory, timeout)
     check_descriptors("a session", _DESCRIPTORS if host is None else 2 * _DESCRIPTORS)
     if host is not None:
-        return _open_two(address, host, keys, timeout or _patience(address))
-    return _open(address, mover, keys, timeout or _patience(address), None)
+        return _open_two(address, host, keys, timeout or _request_timeout(address))
+    return _open(address, options, keys, timeout or _request_timeout(address), None)
 
 
-def _patience(address: str) -> float:
-    """Return the time limit of a request to an agent, whose heartbeat says how slow it is."""
+def _request_timeout(address: str) -> float:
+    """Return the time limit of a request: 5 s, or the agent's heartbeat if that is longer."""
     from ..wire.address import parse
 
     return max(_TIMEOUT_S, parse(address).heartbeat)
@@ -206,12 +206,12 @@ def inspect(
 
     where = parse(address)
     check_descriptors("a connection", _DESCRIPTORS)
-    with contextlib.closing(Connection(where, identity(where, keys))) as link:
-        return greet(link, timeout), link.ask(Stats(), timeout=timeout).counters
+    with contextlib.closing(Connection(where, own_keys(where, keys))) as link:
+        return exchange_hello(link, timeout), link.ask(Stats(), timeout=timeout).counters
 
 
 def _with_software_dpu(
-    mover: dict[str, Any], max_memory: int | None, timeout: float | None
+    options: dict[str, Any], max_memory: int | None, timeout: float | None
 ) -> Session:
     from .spawn import SoftwareDpu
 
@@ -221,19 +221,19 @@ def _with_software_dpu(
         from . import remote_dpu, session  # noqa: F401 (imported while the other process starts)
 
         began = time.monotonic()
-        endpoint = dpu.listen(**mover, max_memory=max_memory, timeout=timeout)
-        slow = _STARTS * (time.monotonic() - began)
+        endpoint = dpu.listen(**options, max_memory=max_memory, timeout=timeout)
+        slow = _TIMEOUT_STARTS * (time.monotonic() - began)
 
-        def reopen() -> Sides:
-            return _with_software_dpu(mover, max_memory, timeout).hand_over()
+        def reopen() -> SessionResources:
+            return _with_software_dpu(options, max_memory, timeout).detach_resources()
 
-        return _open(endpoint, mover, None, timeout or max(_TIMEOUT_S, slow), dpu, reopen)
+        return _open(endpoint, options, None, timeout or max(_TIMEOUT_S, slow), dpu, reopen)
     except BaseException:
         dpu.close()
         raise
 
 
-def _exporter(provider: str, pci: str | None) -> dict[str, Any]:
+def _export_options(provider: str, pci: str | None) -> dict[str, Any]:
     """Return the options of the device that exports memory to a DPU with that provider.
 
     Where DOCA or RDMA moves the bytes, the same provider exports the memory.
@@ -247,37 +247,43 @@ def _exporter(provider: str, pci: str | None) -> dict[str, Any]:
 
 def _open(
     address: str,
-    mover: dict[str, Any],
+    options: dict[str, Any],
     keys: str | None,
     timeout: float,
     owned: SoftwareDpu | None,
-    reopen: Callable[[], Sides] | None = None,
+    reopen: Callable[[], SessionResources] | None = None,
 ) -> Session:
     from ..dma import Device
     from ..wire.address import parse
     from ..wire.connection import Connection
     from .describe import local_info
+    from .resources import SessionResources
     from .session import Session
-    from .sides import Sides
 
     where = parse(address)
-    link = Connection(where, identity(where, keys))
+    link = Connection(where, own_keys(where, keys))
     try:
-        welcome = greet(link, timeout)
-        by_agent = welcome.role == "dpu"
-        no_dma = _why_no_dma(welcome, welcome.provider if by_agent else mover["provider"])
-        device = Device(**(_exporter(welcome.provider, mover["pci"]) if by_agent else mover))
-        backend = _backend(link, device, welcome.provider if by_agent else None, timeout, no_dma)
-        backend.emulated = by_agent and welcome.emulated
-        role = "host" if by_agent else "dpu"
+        welcome = exchange_hello(link, timeout)
+        agent_is_dpu = welcome.role == "dpu"
+        no_dma = _why_no_dma(welcome, welcome.provider if agent_is_dpu else options["provider"])
+        if agent_is_dpu:
+            options = _export_options(welcome.provider, options["pci"])
+        device = Device(**options)
+        backend = _backend(
+            link, device, welcome.provider if agent_is_dpu else None, timeout, no_dma
+        )
+        backend.emulated = agent_is_dpu and welcome.emulated
+        role = "host" if agent_is_dpu else "dpu"
         this = local_info(device)
-        return Session(Sides(role, welcome, this, device, backend, timeout, owned, reopen))
+        return Session(
+            SessionResources(role, welcome, this, device, backend, timeout, owned, reopen)
+        )
     except BaseException:
         link.close()
         raise
 
 
-def _why_no_dma(welcome: Welcome, mover: str) -> Unsupported | None:
+def _why_no_dma(welcome: Welcome, provider: str) -> Unsupported | None:
     """Return why the provider that moves the bytes cannot reach the agent of a host, or None.
 
     Raises:
@@ -286,7 +292,7 @@ def _why_no_dma(welcome: Welcome, mover: str) -> Unsupported | None:
     from ..wire.host_id import boot_id
 
     try:
-        check_reach(welcome, mover, boot_id())
+        check_reach(welcome, provider, boot_id())
     except Unsupported as error:
         if welcome.role == "dpu":
             raise
@@ -298,24 +304,26 @@ def _open_two(dpu_address: str, host_address: str, keys: str | None, timeout: fl
     """Open a session whose two sides are agents."""
     from ..dma import Device
     from .describe import agent_info
+    from .resources import SessionResources
     from .session import Session
-    from .sides import Sides
     from .two_agents import TwoAgents
 
     with contextlib.ExitStack() as undo:
-        link, dpu = _greeted(dpu_address, "dpu", keys, timeout, undo)
-        host_link, host = _greeted(host_address, "host", keys, timeout, undo)
+        link, dpu = _connect_agent(dpu_address, "dpu", keys, timeout, undo)
+        host_link, host = _connect_agent(host_address, "host", keys, timeout, undo)
         check_reach(host, dpu.provider, dpu.boot)
         device = Device("soft")
         undo.callback(device.close)
         backend = TwoAgents(link, host_link, device, dpu.provider, timeout)
         backend.emulated = dpu.emulated
-        session = Session(Sides("neither", dpu, agent_info(host), device, backend, timeout))
+        session = Session(
+            SessionResources("neither", dpu, agent_info(host), device, backend, timeout)
+        )
         undo.pop_all()
     return session
 
 
-def _greeted(
+def _connect_agent(
     address: str, role: str, keys: str | None, timeout: float, undo: contextlib.ExitStack
 ) -> tuple[Connection, Welcome]:
     """Return a connection to an agent of the given role, closed by `undo`, and its Welcome."""
@@ -323,9 +331,9 @@ def _greeted(
     from ..wire.connection import Connection
 
     where = parse(address)
-    link = Connection(where, identity(where, keys))
+    link = Connection(where, own_keys(where, keys))
     undo.callback(link.close)
-    welcome = greet(link, timeout)
+    welcome = exchange_hello(link, timeout)
     if welcome.role != role:
         raise ValueError(
             f"the agent at {where.endpoint} has the role {welcome.role}: connect(ADDRESS, "

@@ -17,13 +17,13 @@ from ..wire.messages import Bye
 if TYPE_CHECKING:
     from .monitor import Monitor
     from .region_factory import RegionRegistry
+    from .resources import SessionResources
     from .session import Session
     from .session_gpu_queue import SessionGpuQueue
-    from .sides import Sides
 
 open_sessions: LiveSet[Session] = LiveSet()
-_ends: list[LockType] = []  # locked while a thread closes a forgotten session
-_END_S = 5.0  # time that exit waits for each of them
+_closing: list[LockType] = []  # locked while a thread closes a forgotten session
+_CLOSE_S = 5.0  # time that exit waits for each of them
 
 
 class Lifetime:
@@ -35,11 +35,11 @@ class Lifetime:
         gpu_queues: Its GPU queues.
     """
 
-    def __init__(self, sides: Sides, registry: RegionRegistry) -> None:
+    def __init__(self, resources: SessionResources, registry: RegionRegistry) -> None:
         self.closed = False
         self.monitors: LiveSet[Monitor] = LiveSet()
         self.gpu_queues: LiveSet[SessionGpuQueue] = LiveSet()
-        self._sides = sides
+        self._resources = resources
         self._registry = registry
         self._closer: dict[str, int] = {}  # the thread that closes the session
 
@@ -53,7 +53,7 @@ class Lifetime:
             self._free()
         except Exception:
             raise  # all other steps were done
-        except BaseException:  # Ctrl-C: the next close() does the remaining steps
+        except BaseException:  # the next close() does the remaining steps
             if self._closer.get("thread") == me:
                 self.closed = False
                 self._closer.clear()
@@ -62,48 +62,48 @@ class Lifetime:
 
     def _free(self) -> None:
         """Free everything; an error in one step does not skip the others."""
-        sides = self._sides
-        with contextlib.ExitStack() as last_to_first:
-            last_to_first.push(self._registry.on_session_closed)
-            last_to_first.callback(sides.device.close)
-            self._registry.free_all(last_to_first)
-            self._free_link(last_to_first)
+        resources = self._resources
+        with contextlib.ExitStack() as steps:
+            steps.push(self._registry.on_session_closed)
+            steps.callback(resources.device.close)
+            self._registry.free_all(steps)
+            self._register_link_release(steps)
 
-    def _free_link(self, last_to_first: contextlib.ExitStack) -> None:
-        """Register the freeing of all that uses the connection, and of the software DPU."""
-        sides = self._sides
-        last_to_first.callback(sides.dpu.close)
-        if sides.owned is not None:
-            last_to_first.callback(sides.owned.close)
-        last_to_first.callback(sides.dpu.link.close)
-        last_to_first.callback(self._leave)
+    def _register_link_release(self, steps: contextlib.ExitStack) -> None:
+        """Add the steps that release the connection, its users and the software DPU."""
+        resources = self._resources
+        steps.callback(resources.dpu.close)
+        if resources.owned is not None:
+            steps.callback(resources.owned.close)
+        steps.callback(resources.dpu.link.close)
+        steps.callback(self._begin_release)
         for queue in self.gpu_queues:
-            last_to_first.callback(queue.close)
+            steps.callback(queue.close)
 
-    def replaced(self) -> None:
-        """Free the lost other side and the device; the regions belong to the sides in its place."""
-        with contextlib.ExitStack() as last_to_first:
-            last_to_first.callback(self._sides.device.close)
-            self._free_link(last_to_first)
+    def release_lost(self) -> None:
+        """Free everything but the regions, which restart() has moved to the new resources."""
+        with contextlib.ExitStack() as steps:
+            steps.callback(self._resources.device.close)
+            self._register_link_release(steps)
         self.closed = True
 
-    def _leave(self) -> None:
+    def _begin_release(self) -> None:
         """Close the monitors, and send Bye to an agent that outlives the session."""
-        sides, link = self._sides, self._sides.dpu.link
+        resources, link = self._resources, self._resources.dpu.link
         for monitor in self.monitors:
             monitor.close()
-        if (sides.owned is None or link.has_undone) and link.dead is None:
+        if (resources.owned is None or link.has_cancels) and link.dead is None:
             with contextlib.suppress(PeerError):  # a lost or stuck agent frees everything itself
-                link.ask(Bye(), timeout=min(sides.timeout, 1.0))
+                link.ask(Bye(), timeout=min(resources.timeout, 1.0))
 
     def abandon(self) -> None:
         """Detach in a forked child: the parent owns the connection and the software DPU."""
         self.closed = True
-        self._sides.dpu.link.abandon()
+        self._resources.dpu.link.abandon()
         for monitor in self.monitors:
             monitor.abandon()
-        if self._sides.owned is not None:
-            self._sides.owned.abandon()
+        if self._resources.owned is not None:
+            self._resources.owned.abandon()
 
 
 def _warn(session: Session) -> None:
@@ -111,27 +111,28 @@ def _warn(session: Session) -> None:
 
 
 def close_forgotten(session: Session, lifetime: Lifetime) -> None:
-    """Warn that a session was not closed, and have a thread close it: a finalizer never waits."""
+    """Warn that a session was not closed, and close it in a thread: a finalizer must not wait."""
     try:
         _warn(session)
     finally:
-        end = allocate_lock()
-        end.acquire()
-        _ends.append(end)
+        closed = allocate_lock()
+        closed.acquire()
+        _closing.append(closed)
         # Not threading.Thread: the code that the finalizer interrupts may hold its locks.
-        start_new_thread(_close_and_note, (lifetime, end))
+        start_new_thread(_close_in_thread, (lifetime, closed))
 
 
-def _close_and_note(lifetime: Lifetime, end: LockType) -> None:
+def _close_in_thread(lifetime: Lifetime, closed: LockType) -> None:
+    """Close the session, then release the lock, for which _close_all() waits."""
     try:
         lifetime.close()
     finally:
-        _ends.remove(end)
-        end.release()
+        _closing.remove(closed)
+        closed.release()
 
 
 def _abandon_all() -> None:
-    _ends.clear()
+    _closing.clear()
     for session in open_sessions:
         session.lifetime.abandon()
 
@@ -140,11 +141,8 @@ os.register_at_fork(after_in_child=_abandon_all)
 
 
 def close_at_exit() -> None:
-    """Arrange for the open sessions to be closed at exit, before their devices.
-
-    Exit functions run in reverse order of registration, so a session calls this after opening its
-    device.
-    """
+    """Close the open sessions at exit, before their devices; call this after opening a device."""
+    # Exit functions run in reverse order of registration.
     atexit.unregister(_close_all)
     atexit.register(_close_all)
 
@@ -156,5 +154,5 @@ def _close_all() -> None:
                 _warn(session)
             finally:
                 session.close()
-    for end in list(_ends):
-        end.acquire(timeout=_END_S)
+    for closed in list(_closing):
+        closed.acquire(timeout=_CLOSE_S)

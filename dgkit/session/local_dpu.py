@@ -9,7 +9,7 @@ from ..dpu.byte_pool import BytePool
 from ..dpu.job import DmaTransferJob
 from ..dpu.region_ref import RegionRef
 from ..dpu.service import DpuService
-from ..errors import ClosedError, Unsupported, again
+from ..errors import ClosedError, Unsupported, copy_of
 from ..live_set import LiveSet
 from ..wire.messages import Allocate, Allocated
 from .session_transfer import SessionTransfer, TransferReport
@@ -55,7 +55,7 @@ class LocalDpu:
                 local, remote = region.local, region.remote
                 if local is None and remote is None:
                     if self.no_dma is not None and not region.closed:
-                        raise again(self.no_dma)
+                        raise copy_of(self.no_dma)
                     raise ClosedError(f"region {region.name!r} is closed")
                 region.ref = RegionRef(region=local, remote=remote)
                 self._refs.add(region.ref)

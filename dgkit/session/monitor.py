@@ -8,7 +8,7 @@ import threading
 import warnings
 from typing import TYPE_CHECKING
 
-from ..errors import ClosedError, LimitReached, again
+from ..errors import ClosedError, LimitReached, copy_of
 from ..schema import EVERY_S, MONITOR_SAMPLES, WatchTask
 from ..schema import Sampled as Sampled
 from ..types import provider_label
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from ..live_set import LiveSet
     from ..report import Machine
     from .region_factory import RegionFactory
+    from .resources import SessionResources
     from .sample_source import SampleSource
     from .session_reports import Measured, Scratch
-    from .sides import Sides
 
 
 class Monitor(Unique):
@@ -43,21 +43,22 @@ class Monitor(Unique):
         self,
         factory: RegionFactory,
         siblings: LiveSet[Monitor],
-        of: Measured,
+        measured: Measured,
         offset: int,
         *,
         count: int,
         every_s: float,
         destructive: bool,
     ) -> None:
-        self.region, self.offset, self.size, self.op = of.region, offset, of.size, of.op
+        self.region, self.offset = measured.region, offset
+        self.size, self.op = measured.size, measured.op
         self.count = argument_checks.within("count", count, 1, MONITOR_SAMPLES)
         self.every_s = argument_checks.seconds(
             "every_s", every_s, least=EVERY_S[0], most=EVERY_S[1]
         )
-        argument_checks.op(of.op)
-        path = argument_checks.path(of.path).value
-        backend = factory.sides.dpu
+        argument_checks.op(measured.op)
+        path = argument_checks.path(measured.path).value
+        backend = factory.resources.dpu
         self._link = backend.link
         self._siblings = siblings  # the open monitors of the session
         self._lock = threading.Lock()
@@ -65,14 +66,14 @@ class Monitor(Unique):
         self._dead: Exception | None = None
         self.lost = 0
         self.provider = backend.provider
-        self.spinning = spinning(of.info)
+        self.spinning = spinning(measured.info)
         self._scratch: Scratch | None = None
-        self._enrol()
+        self._add_to_session()
         try:
-            self._scratch = made = scratch_for(
-                factory, of.region, offset, of.size, op=of.op, destructive=destructive
+            self._scratch = scratch = scratch_for(
+                factory, self.region, offset, self.size, op=self.op, destructive=destructive
             )
-            source = self._start(factory.sides, of, made, path)
+            source = self._start(factory.resources, measured, scratch, path)
         except BaseException:
             siblings.discard(self)
             self._free_scratch()
@@ -84,16 +85,21 @@ class Monitor(Unique):
             self._free_scratch()
             raise ClosedError("the session is closed")
 
-    def _start(self, sides: Sides, of: Measured, made: Scratch | None, path: int) -> SampleSource:
-        used, start = (of.region, self.offset) if made is None else (made.region, made.offset)
-        self.where = describe_sides(of.info, used)
-        op = argument_checks.op(of.op).value
+    def _start(
+        self, resources: SessionResources, measured: Measured, scratch: Scratch | None, path: int
+    ) -> SampleSource:
+        region, offset = self.region, self.offset
+        if scratch is not None:
+            region, offset = scratch.region, scratch.offset
+        self.where = describe_sides(measured.info, region)
         task = WatchTask(
-            offset=start, size=of.size, op=op, samples=self.count, path=path, every_s=self.every_s
-        )
-        return sides.dpu.monitor(used, task, sides.timeout)
+            offset=offset, size=self.size, op=argument_checks.op(self.op).value,
+            samples=self.count, path=path, every_s=self.every_s,
+        )  # fmt: skip
+        return resources.dpu.monitor(region, task, resources.timeout)
 
-    def _enrol(self) -> None:
+    def _add_to_session(self) -> None:
+        """Add this monitor to the session's; raise LimitReached if it has too many."""
         self._siblings.add(self)
         if len(self._siblings) > MONITORS:
             self._siblings.discard(self)
@@ -143,7 +149,7 @@ class Monitor(Unique):
         """
         with self._lock:
             if self._dead is not None:
-                raise again(self._dead)
+                raise copy_of(self._dead)
             if self.region.closed:  # scratch memory would still yield blocks
                 self._raise_if_ended()
             blocks = self._source.take()
@@ -169,7 +175,7 @@ class Monitor(Unique):
             self._source.free()
             self._free_scratch()
         assert error is not None
-        raise again(error)
+        raise copy_of(error)
 
     def close(self) -> None:
         """End the monitor; both sides have freed its resources on return. Idempotent."""
@@ -179,7 +185,7 @@ class Monitor(Unique):
             source = getattr(self, "_source", None)
             if source is None:  # __init__ is waiting for it, and stops it
                 return
-        with contextlib.ExitStack() as steps:  # in reverse order; all of them, even after Ctrl-C
+        with contextlib.ExitStack() as steps:  # in reverse order
             steps.callback(self._free_scratch)
             steps.callback(source.free)
             steps.callback(source.stop)

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from ..memory.wrap import ForeignMemory
     from ..memory.wrap_gpu import ForeignGpuMemory
     from ..types import Memory
+    from .resources import SessionResources
     from .session import Session
-    from .sides import Sides
 
     OwnMemory: TypeAlias = HostMemory | GpuMemory | ForeignMemory | ForeignGpuMemory
 
@@ -89,25 +89,27 @@ class RegionFactory:
 
     Args:
         session: Session that the regions belong to; referenced weakly.
-        sides: The session's two sides.
+        resources: The session's connection, device and backend.
         registry: The session's open regions.
     """
 
-    def __init__(self, session: Session, sides: Sides, registry: RegionRegistry) -> None:
+    def __init__(
+        self, session: Session, resources: SessionResources, registry: RegionRegistry
+    ) -> None:
         self._session_ref = weakref.ref(session)
         self._registry = registry
-        self.sides = sides
+        self.resources = resources
 
     def empty(self, shape: Any, dtype: Any, on: str, name: str | None) -> SessionRegion:
         """Create a region for Session.empty()."""
         side, place = _parse_on(on)
-        local = side == self.sides.role
-        place, chosen = _reachable_place(self.sides, place, local=local)
+        local = side == self.resources.role
+        place, chosen = _reachable_place(self.resources, place, local=local)
         if not local:
             size = total_size(as_shape(shape), dtype)
-            return self._add(self._at_agent(side, place, chosen, size, name))
+            return self._add(self._allocate_at_agent(side, place, chosen, size, name))
         mem = memory.empty(shape, dtype, on=place, name=name)
-        region = self._owning(mem, Access.RW, side, name)
+        region = self._register_owned(mem, Access.RW, side, name)
         region.chosen = chosen or getattr(mem, "chosen", "")
         return self._add(region)
 
@@ -118,29 +120,29 @@ class RegionFactory:
         mem = obj
         if not is_memory(obj):
             if memory.is_gpu_array(obj):
-                _reachable_place(self.sides, "gpu")
+                _reachable_place(self.resources, "gpu")
             mem = memory.wrap(obj, share_block=share_block, name=name)
         elif share_block and not getattr(obj, "share_block", False):
             raise ValueError(
-                f"{obj!r} was made without share_block: dgkit.wrap(obj, share_block=True)"
+                f"{obj!r} was allocated without share_block: dgkit.wrap(obj, share_block=True)"
             )
-        return self._add(self._registered(mem, access, self.sides.role, name))
+        return self._add(self._register(mem, access, self.resources.role, name))
 
-    def like(self, region: SessionRegion, size: int, name: str) -> SessionRegion:
-        """Create a region with the place, the access and the method of another.
+    def empty_like(self, region: SessionRegion, size: int, name: str) -> SessionRegion:
+        """Create a region, not in the registry, with another's place, access and method.
 
-        It is not in the registry. For a user's array on the host, it uses a bytearray, which the
-        DPU reaches in the same way; for one on a GPU, memory that dgkit allocates there.
+        A user's array on the host is replaced by a bytearray, which the DPU reaches in the same
+        way; one on a GPU by memory that dgkit allocates there.
         """
         if region.local is None:
-            return self._at_agent(region.on, region.place, "", size, name)
+            return self._allocate_at_agent(region.on, region.place, "", size, name)
         old = region.local.memory
         if old.gpu is None and old.fd < 0 and region.place == "host":
             share = bool(getattr(old, "share_process", False))
             mem: OwnMemory = memory.wrap(bytearray(size), share_process=share, name=name)
         else:
             mem = memory.empty(size, on=region.place, name=name)
-        return self._owning(mem, region.access, region.on, name)
+        return self._register_owned(mem, region.access, region.on, name)
 
     def replace_others(self, region: SessionRegion) -> SessionRegion:
         """Close the other open regions that have this region's name, and return this region.
@@ -157,40 +159,37 @@ class RegionFactory:
                     raise
         return region
 
-    def renew(self, region: SessionRegion) -> None:
-        """Register a region of this process's memory with the sides in place of lost ones.
-
-        If that fails, the region is closed.
-        """
+    def reregister(self, region: SessionRegion) -> None:
+        """Register a region of this process's memory with new resources; close it on failure."""
         assert region.local is not None
-        sides, memory_ = self.sides, region.local.memory
+        resources, memory_ = self.resources, region.local.memory
         try:
-            region.local.close(sides.timeout)
-            local = sides.device.register(memory_, region.access, name=region.name)
-            region.move(self._session, region.id, sides.dpu.provider, self._close)
+            region.local.close(resources.timeout)
+            local = resources.device.register(memory_, region.access, name=region.name)
+            region.bind(self._session, region.id, resources.dpu.provider, self._close)
             region.attach(local)
-            sides.dpu.adopt(region)
+            resources.dpu.adopt(region)
         except BaseException:
-            self.drop(region)
+            self.discard(region)
             raise
 
-    def renew_all(self) -> dict[SessionRegion, DgkitError]:
-        """Renew the regions of this process's memory, and drop the others; return what failed."""
+    def reregister_all(self) -> dict[SessionRegion, DgkitError]:
+        """Re-register the regions of this process's memory, discard the others; return errors."""
         errors = {}
         for region in self._registry.open:
             if region.local is None:
-                self.drop(region)
+                self.discard(region)
                 continue
             try:
-                self.renew(region)
+                self.reregister(region)
             except DgkitError as error:
                 errors[region] = error
         return errors
 
-    def drop(self, region: SessionRegion) -> None:
-        """Close a region that the lost side had, or that could not be registered again."""
+    def discard(self, region: SessionRegion) -> None:
+        """Close a region whose memory is lost, or that could not be registered again."""
         with contextlib.suppress(DgkitError):
-            region.free(self.sides.timeout)
+            region.free(self.resources.timeout)
         self._registry.remove(region)
 
     def take_over(self, region: SessionRegion, lost: RegionRegistry) -> None:
@@ -199,81 +198,83 @@ class RegionFactory:
         `lost` is the registry of the session that the region belongs to.
         """
         assert region.local is not None
-        sides, memory_ = self.sides, region.local.memory
-        region.local.close(sides.timeout)  # may raise RegionBusy; the caller can retry
-        local = sides.device.register(memory_, region.access, name=region.name)
+        resources, memory_ = self.resources, region.local.memory
+        region.local.close(resources.timeout)  # may raise RegionBusy; the caller can retry
+        local = resources.device.register(memory_, region.access, name=region.name)
         lost.remove(region)
         try:
-            self._enter(region)
+            self._bind(region)
             region.attach(local)
-            sides.dpu.adopt(region)
+            resources.dpu.adopt(region)
             self._registry.add(region)
         except BaseException:
             self._registry.remove(region)
-            region.free(sides.timeout)
+            region.free(resources.timeout)
             raise
 
     def _add(self, region: SessionRegion) -> SessionRegion:
         """Add a new region to the session; return it."""
         try:
             return self._registry.add(region)
-        except BaseException:  # Ctrl-C: no caller gets the region
+        except BaseException:  # no caller gets the region
             region.close()
             raise
 
     def _close(self, region: SessionRegion, timeout: float) -> None:
         """Close both sides of a region, for SessionRegion.close()."""
-        if self.sides.dpu.link.dead is None:
-            self.sides.dpu.forget(region, timeout)
+        if self.resources.dpu.link.dead is None:
+            self.resources.dpu.forget(region, timeout)
         region.free(timeout)
         self._registry.remove(region)
 
-    def _owning(self, mem: OwnMemory, access: Access, on: str, name: str | None) -> SessionRegion:
+    def _register_owned(
+        self, mem: OwnMemory, access: Access, on: str, name: str | None
+    ) -> SessionRegion:
         """Return a region that owns its memory; if this fails, close the memory at once."""
         try:
-            region = self._registered(mem, access, on, name)
+            region = self._register(mem, access, on, name)
         except BaseException:
             mem.close()
             raise
-        region.own(mem.close)
+        region.own_memory(mem.close)
         return region
 
-    def _registered(
+    def _register(
         self, mem: Memory, access: Access | None, on: str, name: str | None
     ) -> SessionRegion:
         """Register memory with this process's device and make it usable by the DPU."""
         if getattr(mem, "gpu", None) is not None:
-            _reachable_place(self.sides, "gpu")
-        local = self.sides.device.register(mem, access, name=name)
+            _reachable_place(self.resources, "gpu")
+        local = self.resources.device.register(mem, access, name=name)
         region = self._new(on, local.size, local.access, name)
         region.attach(local)
         try:
-            self.sides.dpu.adopt(region)
+            self.resources.dpu.adopt(region)
         except BaseException:
             local.close()
             raise
         return region
 
-    def _at_agent(
+    def _allocate_at_agent(
         self, side: str, place: str, chosen: str, size: int, name: str | None
     ) -> SessionRegion:
         """Have an agent allocate the memory."""
         region = self._new(side, size, Access.RW, name)
-        timeout = self.sides.timeout + size / _PAGES_PER_S
-        made = self.sides.dpu.allocate(region, name or "", place, timeout)
-        region.place, region.chosen = made.place, chosen or made.chosen
-        region.registration = made.registration
+        timeout = self.resources.timeout + size / _PAGES_PER_S
+        allocated = self.resources.dpu.allocate(region, name or "", place, timeout)
+        region.place, region.chosen = allocated.place, chosen or allocated.chosen
+        region.registration = allocated.registration
         return region
 
     def _new(self, on: str, size: int, access: Access, name: str | None) -> SessionRegion:
         region = SessionRegion(on=on, size=size, access=access)
-        self._enter(region)
+        self._bind(region)
         region.name = name or f"{on} region {region.id}"
         return region
 
-    def _enter(self, region: SessionRegion) -> None:
-        number, provider = self._registry.next_id(), self.sides.dpu.provider
-        region.move(self._session, number, provider, self._close)
+    def _bind(self, region: SessionRegion) -> None:
+        number, provider = self._registry.next_id(), self.resources.dpu.provider
+        region.bind(self._session, number, provider, self._close)
 
     @property
     def _session(self) -> Session:
@@ -296,37 +297,39 @@ def _parse_on(on: Any) -> tuple[str, str]:
     return "host", on
 
 
-def _reachable_place(sides: Sides, place: str, *, local: bool = False) -> tuple[str, str]:
-    """Return the place (for "auto", one that the DPU reaches) and the reason if it differs.
+def _reachable_place(
+    resources: SessionResources, place: str, *, local: bool = False
+) -> tuple[str, str]:
+    """Return the place of new memory, and for "auto" the reason if it is not a GPU.
 
     Args:
-        sides: The sides of the session whose DPU must reach the memory.
+        resources: Those of the session whose DPU must reach the memory.
         place: Requested place.
         local: Whether the memory is allocated in this process.
 
     Raises:
         NativeError: The DPU cannot reach the place, or there is no GPU.
     """
-    if place == "auto" and sides.dpu.provider == "verbs":
+    if place == "auto" and resources.dpu.provider == "verbs":
         no_gpu = memory.gpu_error() if local else None
         return "host", f"host memory: {no_gpu.strerror if no_gpu else _MAY_REFUSE}"
-    if sides.dpu.provider in {"cuda", *OWN_EXPORT} or place in ("host", "pinned"):
+    if resources.dpu.provider in {"cuda", *OWN_EXPORT} or place in ("host", "pinned"):
         return place, ""
-    error = _unreachable(sides, memory.gpu_error() if local else None)
+    error = _unreachable(resources, memory.gpu_error() if local else None)
     if place == "auto":
         return "host", f"host memory: {error.strerror}"
     raise error
 
 
-def _unreachable(sides: Sides, gpu_error: NativeError | None) -> NativeError:
+def _unreachable(resources: SessionResources, gpu_error: NativeError | None) -> NativeError:
     """Return the error for GPU memory that the DPU cannot reach; `gpu_error` takes precedence."""
     if gpu_error is not None:
         return gpu_error
     remedy = "connect(provider='cuda')"
-    if sides.role == "dpu":
+    if resources.role == "dpu":
         remedy = "connect(address, provider='cuda')"
-    elif sides.owned is None:
+    elif resources.owned is None:
         remedy = "start the agent by `dgkit serve --provider cuda`"
-    provider = sides.dpu.provider
+    provider = resources.dpu.provider
     text = f"this session's DPU uses {provider!r}, which cannot reach GPU memory: {remedy}"
     return Unsupported(errno.EOPNOTSUPP, text)

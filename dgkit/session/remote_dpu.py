@@ -93,9 +93,9 @@ class RemoteDpu:
         view: memoryview | bytes | None,
         waits: bool = False,
     ) -> WholeMove | None:
-        """Send one request for a whole transfer; None if the worker has to do it.
+        """Send one request for a whole transfer; return None if the worker has to move it.
 
-        A transfer that nobody waits for yet must be small: the caller must not be kept for long.
+        A transfer whose caller does not wait must be small, so that this returns soon.
         """
         if self.link.pending:
             self.link.find_lost()  # a started transfer that is repeated is made before this one
@@ -133,7 +133,7 @@ class RemoteDpu:
     def _wait_for_small_slot(self) -> bool:
         """Wait briefly for the oldest small request; return whether it is done."""
         with self.link.lock:
-            moves = self._small.moves()
+            moves = self._small.pending_moves()
         return not moves or self.link.wait(moves[0], SLOT_WAIT_S)
 
     def start(
@@ -154,16 +154,15 @@ class RemoteDpu:
     ) -> SessionTransfer:
         data = sent.data if sent else self._results.take(size) if view is None else b""
         job = (self.link, region.handle, offset, size, view, data)
-        made = self._job_type(*job) if sent is None else SentJob(sent, self._worker, *job)
-        about = self.provider, self.over_wire, self.emulated
-        return SessionTransfer(self._worker, made, *about)
+        transfer = self._job_type(*job) if sent is None else SentJob(sent, self._worker, *job)
+        return SessionTransfer(self._worker, transfer, self.provider, self.over_wire, self.emulated)
 
     def _wait(self, pending: Pending) -> Any:
         """Return the reply to a request; wait as long as the agent lives and is not silent."""
         try:
             while not self.link.wait(pending, self.link.timeout / 2):
                 self.link.check_silence()
-        except BaseException:  # also Ctrl-C: the result is no longer wanted
+        except BaseException:
             cancel(self.link, pending)
             raise
         return pending.result()
@@ -214,20 +213,20 @@ class RemoteDpu:
     def _measure(self, request: Latency | Rate, listener: MeasurementListener) -> Any:
         """Measure at the agent; return the final reply."""
 
-        def news(message: Any) -> None:
+        def on_progress(message: Any) -> None:
             if isinstance(message, Block):
                 listener.add_block(message.number, message.samples)
             elif isinstance(message, Progress):
                 listener.add_progress(message.done, message.total)
 
         pending = Pending()
-        pending.news = news
+        pending.on_progress = on_progress
         try:
             self.link.post(request, pending=pending)
             while not self.link.wait(pending, _PROGRESS_S):
                 listener.check()
                 self.link.check_silence()
-        except BaseException:  # also Ctrl-C: the agent need not continue
+        except BaseException:
             cancel(self.link, pending)
             raise
         listener.check()

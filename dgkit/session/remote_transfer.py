@@ -29,11 +29,11 @@ def cancel(link: Connection, pending: Pending) -> None:
 
 
 class SentRequest:
-    """Step of a chunk: a request, which is sent again if its reply is lost, since that is harmless.
+    """Step of a chunk: a request, repeated if its reply is lost, since repeating it is harmless.
 
     Args:
         link: Connection to the agent.
-        message: The request, or the object of one that was sent and is not to be sent again.
+        message: The request; or one that was sent already and must not be repeated.
     """
 
     def __init__(self, link: Connection, message: messages.Request | Pending) -> None:
@@ -127,10 +127,9 @@ class RemoteJob(TransferJob):
 
 
 class SentJob(RemoteJob):
-    """Transfer by one request, which was sent: whoever waits for it handles the reply.
+    """Transfer by one request that was sent; the thread that waits for it handles the reply.
 
-    The worker repeats the transfer if the reply is lost. Until then, Ctrl-C may interrupt each
-    method anywhere, and several threads may call it.
+    If the reply is lost, the worker repeats the transfer.
 
     Args:
         sent: The request.
@@ -144,8 +143,8 @@ class SentJob(RemoteJob):
         self._worker = worker
         sent.repeat = self._repeat
 
-    def settle(self) -> None:
-        """Take over the result of the request, which is done."""
+    def take_reply(self) -> None:
+        """Record the result of the request, which is done, and end the job."""
         sent = self.sent
         if sent is None:
             return
@@ -162,7 +161,7 @@ class SentJob(RemoteJob):
         self.end()
 
     def _repeat(self) -> None:
-        """Have the worker make the transfer again; later ones of the region then wait for it."""
+        """Have the worker repeat the transfer; later ones with its region wait for that."""
         if self.sent is None:
             return
         try:
@@ -182,11 +181,14 @@ class SentJob(RemoteJob):
         """Call once when the job has ended, from the worker; at once if it has."""
         super().call_on_end(call)
         if self.sent is not None and not self.ended:
-            self._worker.submit(_Watch(self, self.sent))
+            self._worker.submit(_ReplyWaiter(self, self.sent))
 
 
-class _Watch(Job):
-    """Has the worker wait for the request of a job, and end that, while nobody else may."""
+class _ReplyWaiter(Job):
+    """Job that waits for another job's request and ends that job; it moves no bytes.
+
+    For callbacks: without it, nobody would wait for the reply.
+    """
 
     def __init__(self, job: SentJob, sent: WholeMove) -> None:
         super().__init__(0)
@@ -210,7 +212,7 @@ class _Watch(Job):
     def end(self) -> None:
         """End the job, if the request is done."""
         if self._sent.done:
-            self._job.settle()
+            self._job.take_reply()
         super().end()
 
 
@@ -239,7 +241,7 @@ class RemoteWorker(Worker):
 
     def _wait_sent(self, job: SentJob, sent: WholeMove, timeout: float) -> bool:
         if sent.done or self.link.wait(sent, timeout):
-            job.settle()
+            job.take_reply()
         else:
             self.link.check()  # a forked child's is dead
             if timeout:

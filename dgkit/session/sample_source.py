@@ -102,7 +102,7 @@ class RemoteSource:
             watching = link.ask(watch, timeout=timeout, pending=self._creation)
             self.path: str = watching.path
             self.machine = machine_of(watching.machine)
-        except BaseException:  # also Ctrl-C
+        except BaseException:
             self.stop()
             raise
 

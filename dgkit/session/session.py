@@ -19,16 +19,16 @@ from . import argument_checks, describe, lifecycle
 from .region_factory import RegionFactory, RegionRegistry
 from .session_region import READ_ONLY, WRITE_ONLY, SessionRegion, check_region, checked_span
 from .session_transfer import EndedWrite
-from .staging import flat
+from .staging import contiguous_view
 
 if TYPE_CHECKING:
     from ..dma import Device
     from ..report import BandwidthReport, LatencyReport
     from .backend import Backend
     from .monitor import Monitor
+    from .resources import SessionResources
     from .session_gpu_queue import SessionGpuQueue
     from .session_transfer import SessionTransfer, TransferReport
-    from .sides import Sides
 
 
 class Session(Unique):
@@ -41,25 +41,25 @@ class Session(Unique):
     Sizes and offsets are numbers of bytes, or texts such as "64K" or "0x100".
     """
 
-    def __init__(self, sides: Sides) -> None:
-        self.role = sides.role
+    def __init__(self, resources: SessionResources) -> None:
+        self.role = resources.role
         self._registry = RegionRegistry()
         self._observers: Callbacks[[EndedWrite]] = Callbacks("a write of a session")
         self._restarting = threading.Lock()
-        self._use(sides)
+        self._adopt_resources(resources)
         lifecycle.open_sessions.add(self)
         lifecycle.close_at_exit()
         session_opened(self)
 
-    def _use(self, sides: Sides) -> None:
-        """Create a session of these sides."""
-        self.agent = sides.agent
-        self.device: Device = sides.device
-        self.timeout = sides.timeout
-        self.dpu: Backend = sides.dpu
-        self._sides, self._link = sides, sides.dpu.link
-        self._factory = RegionFactory(self, sides, self._registry)
-        self.lifetime = lifecycle.Lifetime(sides, self._registry)
+    def _adopt_resources(self, resources: SessionResources) -> None:
+        """Use these resources from now on."""
+        self.agent = resources.agent
+        self.device: Device = resources.device
+        self.timeout = resources.timeout
+        self.dpu: Backend = resources.dpu
+        self._resources, self._link = resources, resources.dpu.link
+        self._factory = RegionFactory(self, resources, self._registry)
+        self.lifetime = lifecycle.Lifetime(resources, self._registry)
         self.monitors = self.lifetime.monitors
 
     def empty(
@@ -159,7 +159,7 @@ class Session(Unique):
     @property
     def restartable(self) -> bool:
         """Return whether restart() can replace a lost DPU: this session started its own."""
-        return self._sides.reopen is not None and not self.closed
+        return self._resources.reopen is not None and not self.closed
 
     def restart(self) -> dict[SessionRegion, DgkitError]:
         """Start another software DPU in place of a lost one that this session started.
@@ -175,22 +175,22 @@ class Session(Unique):
             ClosedError: The session is closed.
             DgkitError: As connect(); the session stays as it is.
         """
-        if self._sides.reopen is None:
+        if self._resources.reopen is None:
             raise ValueError(f"{self!r} did not start its DPU: start that again, then connect()")
         with self._restarting:
-            if self._answers():
+            if self._dpu_answers():
                 return {}
             lost = self.lifetime
-            self._use(self._sides.reopen())
+            self._adopt_resources(self._resources.reopen())
             if lost.closed:  # meanwhile, by another thread
                 self.lifetime.close()
                 raise ClosedError("the session is closed")
-            errors = self._factory.renew_all()
-            lost.replaced()
+            errors = self._factory.reregister_all()
+            lost.release_lost()
         self._registry.notify()
         return errors
 
-    def _answers(self) -> bool:
+    def _dpu_answers(self) -> bool:
         if self.closed:
             raise ClosedError("the session is closed")
         try:
@@ -199,11 +199,11 @@ class Session(Unique):
             return False
         return True
 
-    def hand_over(self) -> Sides:
-        """Return the sides of a new session without regions, which is closed without them."""
+    def detach_resources(self) -> SessionResources:
+        """Close a new session that has no regions, without its resources; return these."""
         lifecycle.open_sessions.discard(self)
         self.lifetime.closed = True
-        return self._sides
+        return self._resources
 
     @property
     def regions(self) -> tuple[SessionRegion, ...]:
@@ -232,10 +232,10 @@ class Session(Unique):
         return self._observers.add(call)
 
     @contextlib.contextmanager
-    def _observed(
+    def _report_write(
         self, region: SessionRegion, offset: int, size: int, data: memoryview | bytes | None = None
     ) -> Iterator[None]:
-        """Report the write that the body makes, unless it is of 0 bytes."""
+        """Report the body's write to the observers, unless it has 0 bytes."""
         begin_ns, failed = time.monotonic_ns(), True
         try:
             yield
@@ -257,10 +257,10 @@ class Session(Unique):
         """
         if self._link.dead is not None:
             self._link.check()
-        view = data if type(data) is bytes else flat(data)
+        view = data if type(data) is bytes else contiguous_view(data)
         offset, _ = checked_span(self, region, offset, len(view), READ_ONLY)
         if self._observers.calls:
-            with self._observed(region, offset, len(view), view):
+            with self._report_write(region, offset, len(view), view):
                 return self.dpu.write(region, view, offset)
         return self.dpu.write(region, view, offset)
 
@@ -275,7 +275,7 @@ class Session(Unique):
     ) -> SessionTransfer:
         """Start a write; `data` must not change until it is done. Errors as write()."""
         self._link.check()
-        view = flat(data)
+        view = contiguous_view(data)
         offset, size = checked_span(self, region, offset, len(view), READ_ONLY)
         if not self._observers.calls:
             return self.dpu.start(region, offset, size, view)
@@ -306,7 +306,7 @@ class Session(Unique):
         self._link.check()
         _, size = checked_span(self, src, 0, getattr(src, "size", 0), WRITE_ONLY)
         checked_span(self, dst, 0, size, READ_ONLY)
-        with self._observed(dst, 0, size):
+        with self._report_write(dst, 0, size):
             return self.dpu.copy(src, dst, size)
 
     def digest(
@@ -346,14 +346,14 @@ class Session(Unique):
             progress: Called periodically with (transfers done, total), in this thread.
             destructive: Write to the region itself: its first `size` bytes become zeros.
         """
-        from .session_reports import Measured, latency, measured
+        from .session_reports import Measured, latency, on_scratch_memory
 
         self._link.check()
         _, size = checked_span(self, region, 0, size)
         given = Measured(region, size, op, path, self.info)
         with (
-            measured(self._factory, given, size, destructive=destructive) as used,
-            self._observed(used.region, 0, size if op == "write" else 0),
+            on_scratch_memory(self._factory, given, size, destructive=destructive) as used,
+            self._report_write(used.region, 0, size if op == "write" else 0),
         ):
             return latency(self.dpu, used, count=count, progress=progress)
 
@@ -375,7 +375,7 @@ class Session(Unique):
         Scratch memory is as large as the region, at most 16 MiB or `size`; a destructive write
         fills that much of the region with zeros.
         """
-        from .session_reports import Measured, bandwidth, measured
+        from .session_reports import Measured, bandwidth, on_scratch_memory
 
         self._link.check()
         if size is None:
@@ -383,8 +383,10 @@ class Session(Unique):
         _, size = checked_span(self, region, 0, size)
         given, spread = Measured(region, size, op, path, self.info), min(region.size, RATE_BYTES)
         with (
-            measured(self._factory, given, max(size, spread), destructive=destructive) as used,
-            self._observed(used.region, 0, used.region.size if op == "write" else 0),
+            on_scratch_memory(
+                self._factory, given, max(size, spread), destructive=destructive
+            ) as used,
+            self._report_write(used.region, 0, used.region.size if op == "write" else 0),
         ):
             return bandwidth(self.dpu, used, seconds=seconds, window=window, progress=progress)
 
@@ -463,7 +465,7 @@ class Session(Unique):
         for each in (region, *locals_):
             check_region(self, each)
         queue = open_gpu_queue(
-            self._sides, region, locals_, depth=depth, weak=weak, timeout=timeout, trace=trace
+            self._resources, region, locals_, depth=depth, weak=weak, timeout=timeout, trace=trace
         )
         self.lifetime.gpu_queues.add(queue)
         return queue
@@ -504,12 +506,12 @@ class Session(Unique):
         `role` is this process's side, `owned` whether it started the agent, `no_dma` why no DMA
         reaches the host's memory ("" if it does).
         """
-        return self._sides.info
+        return self._resources.info
 
     @property
     def owned_pid(self) -> int:
         """Return the process id of the software DPU that this session started; 0 if none."""
-        return self._sides.owned_pid
+        return self._resources.owned_pid
 
     @property
     def closed(self) -> bool:

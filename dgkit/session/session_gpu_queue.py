@@ -21,25 +21,27 @@ from ..wire.host_id import boot_id
 from ..wire.messages import RING_LOCALS, CloseRing, OpenRing
 
 if TYPE_CHECKING:
+    from .resources import SessionResources
     from .session_region import SessionRegion
-    from .sides import Sides
 
 _numbers = itertools.count(1)
 
 
-def _check(sides: Sides, region: SessionRegion, local: Sequence[SessionRegion]) -> None:
+def _check(
+    resources: SessionResources, region: SessionRegion, local: Sequence[SessionRegion]
+) -> None:
     """Check that the agent can serve a ring of this process for these regions."""
-    if sides.role != "host":
+    if resources.role != "host":
         raise Unsupported(
             errno.EOPNOTSUPP,
             "this process is not the host: kernels run there, and its session opens their queue",
         )
-    if sides.agent.boot != boot_id():
+    if resources.agent.boot != boot_id():
         raise Unsupported(
             errno.EXDEV,
-            f"the DPU is on another machine ({sides.agent.machine}): a GPU queue is memory that "
-            "its kernels and the DPU share, so both are on one machine; start the transfers here "
-            "(session.write, session.read)",
+            f"the DPU is on another machine ({resources.agent.machine}): a GPU queue is memory "
+            "that its kernels and the DPU share, so both are on one machine; start the transfers "
+            "here (session.write, session.read)",
         )
     if region.on != "dpu":
         raise ValueError(f"{region!r} is the host's: kernels put into a region with on='dpu'")
@@ -61,7 +63,7 @@ class SessionGpuQueue(KernelQueue):
 
     def __init__(
         self,
-        sides: Sides,
+        resources: SessionResources,
         region: SessionRegion,
         local: Sequence[SessionRegion],
         *,
@@ -72,16 +74,16 @@ class SessionGpuQueue(KernelQueue):
     ) -> None:
         super().__init__()
         self._closed, self._pid, self._forgotten = True, os.getpid(), False
-        self._link = sides.dpu.link
-        self._timeout = sides.timeout
-        self.provider = sides.dpu.provider
+        self._link = resources.dpu.link
+        self._timeout = resources.timeout
+        self.provider = resources.dpu.provider
         self.depth, self.weak, self.timeout = ring_depth(depth), bool(weak), timeout
         index = next(_numbers)
         config = RingConfig(
             self.depth, weak=self.weak, timeout=timeout, trace=bool(trace), index=index
         )
         self._memory = memory.empty(ExportedRing.size_of(config))
-        self._region = sides.device.register(self._memory, Access.RW)
+        self._region = resources.device.register(self._memory, Access.RW)
         self._ring = ExportedRing(self._region, config)
         self._creation = Creation(self._link)
         try:
@@ -97,7 +99,7 @@ class SessionGpuQueue(KernelQueue):
             self._closed = False
         except BaseException:
             self._creation.undo()  # first: the region is in use as long as the agent serves it
-            self._give_back(self._timeout)
+            self._free_memory(self._timeout)
             raise
 
     def id_of(self, region: SessionRegion) -> int:
@@ -172,22 +174,22 @@ class SessionGpuQueue(KernelQueue):
         except PeerError:
             pass  # the agent, which used the ring, is gone
         finally:
-            self._creation.undo()  # after Ctrl-C
-            self._free(lambda: self._give_back(self._timeout))
+            self._creation.undo()
+            self._free(lambda: self._free_memory(self._timeout))
 
-    def _give_back(self, timeout: float) -> None:
+    def _free_memory(self, timeout: float) -> None:
         self._ring.release()
         self._region.close(timeout)
         self._memory.close()
 
-    def _give_back_forgotten(self) -> None:
-        """Free the memory without waiting; an agent that still serves it keeps it."""
+    def _free_memory_later(self) -> None:
+        """Free the memory without waiting. For finalizers; the agent may still map it."""
         if not self._forgotten:
             self._forgotten = True
 
             def free() -> None:
                 with contextlib.suppress(DgkitError):
-                    self._give_back(0)
+                    self._free_memory(0)
 
             self._free(free)
 
@@ -204,7 +206,7 @@ class SessionGpuQueue(KernelQueue):
             warnings.warn(f"{self!r} was not closed", ResourceWarning, stacklevel=1)
         finally:
             self._closed = True
-            self._creation.forget(self._give_back_forgotten)
+            self._creation.undo_later(self._free_memory_later)
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else "weak" if self.weak else "strong"
@@ -212,7 +214,7 @@ class SessionGpuQueue(KernelQueue):
 
 
 def open_gpu_queue(
-    sides: Sides,
+    resources: SessionResources,
     region: SessionRegion,
     local: Sequence[SessionRegion],
     *,
@@ -222,8 +224,8 @@ def open_gpu_queue(
     trace: bool,
 ) -> SessionGpuQueue:
     """Open a queue between regions of the session, as Session.gpu_queue() does."""
-    _check(sides, region, local)
+    _check(resources, region, local)
     return SessionGpuQueue(
-        sides, region, local, depth=whole("depth", depth, 1), weak=weak, timeout=timeout,
+        resources, region, local, depth=whole("depth", depth, 1), weak=weak, timeout=timeout,
         trace=trace,
     )  # fmt: skip

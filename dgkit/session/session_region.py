@@ -108,36 +108,36 @@ class SessionRegion(Unique):
     def create(self, link: Connection, request: Request, timeout: float) -> Any:
         """Have an agent create its part of the region; return its reply.
 
-        The agent frees it when this object goes, or at free_at_agents().
+        The agent frees it at free_at_agents(), or when this object is collected.
         """
         creation = Creation(link)
         self.creations.append(creation)
         return link.ask(request, timeout=timeout, pending=creation)
 
-    def free_at_agents(self, timeout: float, patience: float) -> None:
+    def free_at_agents(self, timeout: float, reply_timeout: float) -> None:
         """Have the agents free their parts, the latest first, and wait. Idempotent.
 
         Args:
             timeout: Seconds that an agent may wait for transfers in flight.
-            patience: Seconds to wait for its reply, besides.
+            reply_timeout: Seconds to wait for its reply, besides.
         """
         for creation in reversed(self.creations):
             if creation.reply is not None:
                 free = Free(region=creation.reply.region, timeout=timeout)
-                creation.end(free, timeout=timeout + patience)
+                creation.end(free, timeout=timeout + reply_timeout)
 
-    def own(self, close_memory: Callable[[], object]) -> None:
-        """Set what closes the memory, to be called when the region is closed."""
+    def own_memory(self, close_memory: Callable[[], object]) -> None:
+        """Make the region own its memory: closing the region calls `close_memory`."""
         self._close_memory = close_memory
 
-    def move(
+    def bind(
         self,
         session: Session,
         number: int,
         provider: str,
         close: Callable[[SessionRegion, float], None],
     ) -> None:
-        """Move the region to another session, where it is not registered with either side yet.
+        """Make the region one of `session`, not yet registered with either side.
 
         Args:
             session: The new session.

@@ -42,20 +42,20 @@ class Scratch:
     """
 
     def __init__(self, factory: RegionFactory, like: SessionRegion, offset: int, size: int) -> None:
-        self._sides = factory.sides
+        self._resources = factory.resources
         self.offset = offset % SCRATCH_PAGE
         name = f"scratch memory like {like.name}"[:_MAX_NAME]
-        self.region = factory.like(like, self.offset + size, name)
+        self.region = factory.empty_like(like, self.offset + size, name)
 
     def free(self) -> None:
         """Free the memory on both sides. Idempotent."""
         region = self.region
         if not region.closed:
-            timeout = self._sides.timeout
+            timeout = self._resources.timeout
             try:
                 with contextlib.suppress(PeerError):  # a lost or stuck agent frees its side itself
-                    self._sides.dpu.forget(region, timeout)
-            finally:  # also after Ctrl-C
+                    self._resources.dpu.forget(region, timeout)
+            finally:
                 region.free(timeout)
                 region.closed = True
 
@@ -145,16 +145,16 @@ class Measured:
 
 
 @contextlib.contextmanager
-def measured(
+def on_scratch_memory(
     factory: RegionFactory, given: Measured, spread: int, *, destructive: bool
 ) -> Iterator[Measured]:
     """Replace the region by `spread` bytes of scratch memory, unless `destructive`."""
-    made = scratch_for(factory, given.region, 0, spread, op=given.op, destructive=destructive)
+    scratch = scratch_for(factory, given.region, 0, spread, op=given.op, destructive=destructive)
     try:
-        yield given if made is None else replace(given, region=made.region)
+        yield given if scratch is None else replace(given, region=scratch.region)
     finally:
-        if made is not None:
-            made.free()
+        if scratch is not None:
+            scratch.free()
 
 
 def latency(backend: Backend, of: Measured, *, count: int, progress: ProgressCall) -> LatencyReport:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from ..errors import PeerError, PeerTimeout, again
+from ..errors import PeerError, PeerTimeout, copy_of
 from ..types import Op, Path, Status, machine_is_emulated
 from .argument_checks import function, seconds, within
 
@@ -170,7 +170,7 @@ class SessionTransfer:
         """Start the transfer, which then proceeds without further calls, and return it."""
         try:
             self._jobs.submit(self._job)
-        except BaseException:  # also Ctrl-C: the caller has no transfer to cancel
+        except BaseException:  # the caller has no transfer to cancel
             self.cancel()
             raise
         return self
@@ -256,14 +256,14 @@ class SessionTransfer:
             if progress is not None:
                 progress(self._job.done, self.size)
         if self._error is not None:
-            raise again(self._error)
+            raise copy_of(self._error)
         assert self._report is not None
         if progress is not None:
             progress(self.size, self.size)
         return self._report
 
     def run(self) -> TransferReport:
-        """Move the bytes and return the report; cancel if an exception such as Ctrl-C comes."""
+        """Move the bytes and return the report; cancel the transfer if interrupted."""
         try:
             self._jobs.run(self._job)
             return self.wait()

@@ -91,29 +91,29 @@ class Staging(Slots):
     def take_slot(self) -> int | None:
         """Return the offset of a free slot that no pending WholeMove uses; None: there is none."""
         with self._link.lock:
-            slot = self._unused()
+            slot = self._find_free_slot()
             if slot is not None:
                 self._free.remove(slot)
         return slot
 
-    def _unused(self) -> int | None:
-        used = {move.slot for move in self.moves()} if self._link.pending else ()
+    def _find_free_slot(self) -> int | None:
+        used = {move.slot for move in self.pending_moves()} if self._link.pending else ()
         for slot in reversed(self._free):
             if slot not in used:
                 return slot
         return None
 
     def stage(self, view: memoryview | bytes | None, data: bytes) -> WholeMove | None:
-        """Choose a slot for a request that is about to be sent; the caller holds the link's lock.
+        """Choose a slot, and copy the bytes to write into it; the caller holds the link's lock.
 
         Args:
-            view: Bytes to write, which are copied into the slot; None for a read.
+            view: Bytes to write; None for a read.
             data: As in WholeMove.
 
         Returns:
-            The request, or None if no slot is free.
+            The object for the request, or None if no slot is free.
         """
-        slot = self._unused()
+        slot = self._find_free_slot()
         if slot is None:
             return None
         if view is not None:
@@ -121,13 +121,13 @@ class Staging(Slots):
             self._buffer[slot : slot + len(view)] = view
         return WholeMove(self, slot, data)
 
-    def moves(self) -> list[WholeMove]:
+    def pending_moves(self) -> list[WholeMove]:
         """Return the pending requests that use a slot; the caller holds the link's lock."""
         pending = self._link.pending.values()
         return [p for p in pending if isinstance(p, WholeMove) and p.staging is self]
 
     def _create(self, request: Request) -> None:
-        """Have the agent create its part, which it frees when this object goes or is closed."""
+        """Have the agent create its part; close() or the garbage collector frees it."""
         self._creation = Creation(self._link)
         reply = self._link.ask(request, timeout=self._timeout, pending=self._creation)
         self.handle = reply.region
@@ -136,7 +136,7 @@ class Staging(Slots):
         """Free the memory now, without waiting for the garbage collector."""
         self.handle = 0
         if self._creation is not None:
-            self._creation.undo()  # not by its finalizer, in which Ctrl-C would be lost
+            self._creation.undo()
             self._creation = None
         if self._region is not None:
             self._region.close()
@@ -146,7 +146,7 @@ class Staging(Slots):
         self._region = self._memory = None
 
 
-def flat(data: Any) -> memoryview:
+def contiguous_view(data: Any) -> memoryview:
     """Return the bytes of a buffer as one contiguous view; a copy if they are not contiguous.
 
     Raises:

@@ -82,7 +82,7 @@ class TwoAgents(RemoteDpu):
     ) -> None:
         super().__init__(link, device, provider, timeout)
         self._host = host
-        link.tie(host)
+        link.end_with(host)
 
     def _large_staging(self, device: Device) -> Staging:
         """Return the staging memory of the worker, which is the DPU's."""

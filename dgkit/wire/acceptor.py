@@ -34,7 +34,7 @@ _MAX_EVENTS = 32  # handled at once, about 0.5 ms, while requests wait
 
 
 def floods(ahead: dict[int, int]) -> list[int]:
-    """Return the connections to end: those with most, so that the others are within the limits.
+    """Return the connections to end, those with most bytes, so that the others are within limits.
 
     Args:
         ahead: Bytes of messages that are not taken yet, by connection.
@@ -139,9 +139,9 @@ class Acceptor:
         return fd in self._connections
 
     def admit(self, fd: int, pid: int = 0) -> None:
-        """Exempt a connection from the deadline for a Hello, and end it with its process, if given.
+        """Exempt a connection from the deadline for a Hello; end it when process `pid` ends.
 
-        Without a pidfd, as on kernels before 5.3, only the end of the socket ends it.
+        On kernels without pidfds (before 5.3), only the end of the socket ends it.
         """
         self._read_events()  # its start may be among them
         self._silent.pop(fd, None)
@@ -183,24 +183,22 @@ class Acceptor:
         connection.end()
 
     def disconnect(self, fd: int) -> None:
-        """Shut a connection down; libzmq then closes it.
-
-        Not if service() has yet to report the end of an earlier one with its descriptor, which the
-        caller means.
-        """
+        """Shut a connection down; libzmq then closes it."""
+        # If service() has not reported the end of an earlier connection with this fd, the caller
+        # means that one.
         if fd in self._connections and fd not in self._ended:
             self._end(self._connections[fd])
 
     def messages_read(self) -> None:
-        """Record that the socket is empty: later messages name the connections as of now."""
+        """Record that no message is left: the fds of later messages are current."""
         self._left.clear()
         self._doubtful.clear()
 
     def refuse(self, fd: int, pid: int) -> None:
-        """End the connection that a message names, or let it end at the deadline for a Hello.
+        """End the connection that a message came from.
 
-        The latter if the sender may have ended, and a connection of another process have its
-        descriptor.
+        If that may have ended, and its descriptor be another connection's by now, that connection
+        gets a new deadline for a Hello instead.
 
         Args:
             fd: The descriptor that the message names.
@@ -210,7 +208,7 @@ class Acceptor:
         connection = self._connections.get(fd)
         if connection is None:
             return
-        if fd not in self._doubtful or (pid and connection.peer() == pid):
+        if fd not in self._doubtful or (pid and connection.peer_pid() == pid):
             self._end(connection)
             return
         self._silent.pop(fd, None)
@@ -218,7 +216,7 @@ class Acceptor:
         self._silent[fd] = connection
 
     def end_floods(self, taken: Callable[[int], int]) -> list[int]:
-        """Shut down the connections that sent too much that is not taken yet; return them.
+        """Shut down the connections with too many bytes that were not received; return them.
 
         Args:
             taken: Maps the descriptor of a connection to the bytes of its messages that were

@@ -125,10 +125,9 @@ def mover_path(path: Path) -> Path:
 
 @contextlib.contextmanager
 def claimed(path: Path, stop_fds: Sequence[int] = ()) -> Iterator[None]:
-    """Hold the right to bind at `path`, where no file exists, or only a dead socket.
+    """Lock the folder of `path` while the caller binds there; no live socket may be at `path`.
 
-    libzmq removes an existing file when it binds. The folder is locked (flock(2)) meanwhile, so
-    two agents cannot claim one path.
+    libzmq removes an existing file when it binds, so two agents could bind at one path.
 
     Args:
         path: The socket file.
@@ -212,7 +211,10 @@ def remove_of(pid: int) -> None:
 
 
 def _is_past_binding(path: Path) -> bool:
-    """Return whether bind() and listen() cannot still be in progress: in between, it refuses."""
+    """Return whether the socket's owner must have called listen() by now, or has ended.
+
+    A socket that is bound and does not listen yet refuses connections as a dead one does.
+    """
     kind, pid, *_ = path.name.split("-")
     if kind == "share":  # it gets this name when it listens (native/src/share/server.c)
         return True
@@ -221,7 +223,7 @@ def _is_past_binding(path: Path) -> bool:
 
 
 def _listener(path: Path) -> int:
-    """Return the pid that listens at `path`; 0 if none, -1 if it is not visible from here."""
+    """Return the pid that listens at `path`; 0 if none, -1 if it cannot be determined."""
     for kind in (socket.SOCK_STREAM, socket.SOCK_SEQPACKET):  # agent, exporter
         with socket.socket(socket.AF_UNIX, kind | socket.SOCK_NONBLOCK) as probe:
             try:

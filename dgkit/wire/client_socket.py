@@ -165,12 +165,12 @@ class ClientSocket:
 
     def close(self) -> None:
         """Close the connections and end libzmq's threads."""
-        with contextlib.ExitStack() as steps:  # in reverse order; all of them, even after Ctrl-C
+        with contextlib.ExitStack() as steps:  # in reverse order
             steps.callback(_open.discard, self)
             steps.callback(self._wake.close)
             steps.callback(self.epoll.close)
             steps.callback(self.context.destroy, linger=0)
-            steps.callback(self._close_sockets)  # again: Ctrl-C may come in the middle of one
+            steps.callback(self._close_sockets)  # again: it may be interrupted
             self._close_sockets()
 
     def _close_sockets(self) -> None:

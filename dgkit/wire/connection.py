@@ -2,7 +2,7 @@
 
 Any thread may post and wait; asyncio may watch `fileno()`. One of the waiting threads, the leader,
 sleeps on the sockets and dispatches replies to the others. A reply that no thread waits for any
-more (after Ctrl-C) still completes its Pending, which then releases the memory of the request.
+more still completes its Pending, which then releases the memory of the request.
 
 The death of the peer is reported by the kernel or by libzmq (the monitor's DISCONNECTED event),
 never by a timer in Python. A stopped process on this machine is detected in /proc while a thread
@@ -23,7 +23,7 @@ from typing import Any
 
 import zmq
 
-from ..errors import ClosedError, PeerError, PeerTimeout, again
+from ..errors import ClosedError, PeerError, PeerTimeout, copy_of
 from .address import Address
 from .client_socket import ClientSocket
 from .error_codec import to_exception
@@ -55,7 +55,7 @@ _BATCH = 1000  # messages received before a waiting thread looks at the time
 _STRAYS = 1000  # limit of notifications without a pending request; few arrive after its end
 _NOTIFICATIONS = (Progress, Block, Ended)
 _NOBLOCK = int(zmq.NOBLOCK)
-_UNDONE = 0  # a thread id that does not exist
+_CANCELS = 0  # a thread id that does not exist
 
 
 class Connection:
@@ -80,9 +80,9 @@ class Connection:
         self.pending: dict[int, Pending] = {}
         self._leader: Pending | None = None
         self._draining = False
-        self._waiting_senders: dict[int, None] = {}  # by thread, or _UNDONE
+        self._waiting_senders: dict[int, None] = {}  # by thread, or _CANCELS
         # Requests whose creations must be freed: their numbers, and what to call afterwards.
-        self._undone: deque[tuple[int, Callable[[], None] | None]] = deque()
+        self._to_cancel: deque[tuple[int, Callable[[], None] | None]] = deque()
         self._interrupted = False  # while a message was sent or received
         self._query: Pending | None = None  # asks which requests are unanswered since then
         self._forked = self._greeted = False
@@ -93,7 +93,7 @@ class Connection:
         self._received = 0  # number of messages
         self._strays = 0  # since the latest reply
         self._refused = False
-        self._tied: Connection | None = None
+        self._other: Connection | None = None
         self._client = ClientSocket(address, identity)
         self._socket = self._client.socket
         self.subscriptions = self._client.subscriptions
@@ -107,23 +107,20 @@ class Connection:
     def check(self) -> None:
         """Raise the error that ended the connection, if it has ended."""
         if self.dead is not None:
-            raise again(self.dead)
+            raise copy_of(self.dead)
 
-    def tie(self, other: Connection) -> None:
-        """End this connection when another one ends; a forked child disowns both.
-
-        A thread that waits here notices the other's end.
-        """
-        self._tied = other
+    def end_with(self, other: Connection) -> None:
+        """End this connection when `other` ends, also while a thread waits; abandon() both."""
+        self._other = other
         self._client.epoll.register(other.fileno(), select.EPOLLIN)
 
-    def _check_tied(self) -> None:
-        if self._tied is not None and self.dead is None:
-            self._tied.pump()
-            if self._tied.dead is not None:
-                self.fail(self._tied.dead)
+    def _check_other(self) -> None:
+        if self._other is not None and self.dead is None:
+            self._other.pump()
+            if self._other.dead is not None:
+                self.fail(self._other.dead)
 
-    def start_at(self, number: int) -> None:
+    def set_first_number(self, number: int) -> None:
         """Set the number of the next request, after the agent's Welcome."""
         self._next = number
         self._greeted = True
@@ -133,7 +130,7 @@ class Connection:
         request: Request,
         *,
         then: Any = None,
-        news: Any = None,
+        on_progress: Any = None,
         pending: Pending | None = None,
     ) -> Pending:
         """Send a request without waiting for the reply.
@@ -141,25 +138,25 @@ class Connection:
         Args:
             request: The request, whose number is set.
             then: See Pending.
-            news: See Pending.
-            pending: Object to use for the request, with its own `then` and `news`; None: a new one.
+            on_progress: See Pending.
+            pending: Object for the request, with its own callbacks; None: a new one.
 
         Raises:
             ValueError: The encoded request is larger than MAX_REQUEST.
         """
         thread = threading.get_ident()
         self._waiting_senders[thread] = None  # makes exchange() leave libzmq's receive to wait()
-        with self.lock:  # never acquire(): Ctrl-C between it and a `try` would leave it locked
+        with self.lock:
             self._waiting_senders.pop(thread, None)
-            if self._undone:
-                self.cancel_undone()
+            if self._to_cancel:
+                self.post_cancels()
             if pending is None:
                 pending = Pending()
-                pending.then, pending.news = then, news
+                pending.then, pending.on_progress = then, on_progress
             return self._post(request, pending)
 
     def _post(self, request: Request, pending: Pending) -> Pending:
-        self._look_at_memory()
+        self._check_memory()
         self.check()
         number = request.id = self._next
         message = encode(request)
@@ -177,7 +174,7 @@ class Connection:
             if len(self.pending) > 1:  # sending may have consumed another reply's event
                 self._drain()
         except BaseException:
-            self._note_interruption()
+            self._mark_interrupted()
             raise
         return pending
 
@@ -191,7 +188,7 @@ class Connection:
             the connection.
         """
         with self.lock:
-            self._look_at_memory()
+            self._check_memory()
             if self.pending or self._waiting_senders or self.dead is not None:
                 return False
             number = request.id = self._next
@@ -219,10 +216,10 @@ class Connection:
             except zmq.Again:  # slower than _RECEIVE_MS, or the peer is gone: wait() tells
                 return True
             except UNREADABLE as exc:
-                self._refuse(PeerError(f"the other side sent an invalid reply: {exc}"))
+                self._abort(PeerError(f"the other side sent an invalid reply: {exc}"))
                 return True
             except BaseException:
-                self._note_interruption()
+                self._mark_interrupted()
                 raise
 
     def _send(self, message: bytes, pending: Pending) -> None:
@@ -237,40 +234,34 @@ class Connection:
         self.check()
         raise PeerTimeout(f"{self.address.endpoint} accepts no more requests")
 
-    def note_undone(self, number: int, then: Callable[[], None] | None) -> None:
-        """Schedule cancel_undone() before the next request of any kind. For finalizers.
+    def cancel_later(self, number: int, then: Callable[[], None] | None) -> None:
+        """Cancel a creation before the next request of any kind. For finalizers.
 
-        Arguments as for Creation.forget().
+        Arguments as for Creation.undo_later().
         """
-        self._undone.append((number, then))
-        self._waiting_senders[_UNDONE] = None  # makes exchange() leave the request to post()
+        self._to_cancel.append((number, then))
+        self._waiting_senders[_CANCELS] = None  # makes exchange() leave the request to post()
 
     @property
-    def has_undone(self) -> bool:
-        """True if the agent has not yet been told what to free."""
-        return bool(self._undone)
+    def has_cancels(self) -> bool:
+        """True if Cancels of creations were not sent yet."""
+        return bool(self._to_cancel)
 
-    def cancel_undone(self) -> None:
+    def post_cancels(self) -> None:
         """Post a Cancel for each creation that must be freed; those not sent are sent later."""
         with self.lock, contextlib.suppress(PeerError, ClosedError):
-            while self._undone:
-                number, then = self._undone[0]
+            while self._to_cancel:
+                number, then = self._to_cancel[0]
                 cancel = Pending()
                 if then is not None:
                     cancel.then = lambda _, then=then: then()
                 self._post(Cancel(target=number), cancel)
                 self.subscriptions.on_end.pop(number, None)
-                self._undone.popleft()  # last: to cancel twice is harmless
-            self._waiting_senders.pop(_UNDONE, None)
+                self._to_cancel.popleft()  # last: to cancel twice is harmless
+            self._waiting_senders.pop(_CANCELS, None)
 
-    def _note_interruption(self) -> None:
-        """Record that Ctrl-C or an error came while a message was sent, received or dispatched.
-
-        It is then unknown whether a request was sent, or a reply received and lost: libzmq's
-        binding handles signals between the two steps, so this cannot be avoided. The next _drain()
-        finishes the requests that were answered, and asks the agent which of the others are
-        unanswered.
-        """
+    def _mark_interrupted(self) -> None:
+        """Record that an exception interrupted the handling of a message; _drain() recovers."""
         self._interrupted = True
 
     def ask(self, request: Request, *, timeout: float = 5.0, pending: Pending | None = None) -> Any:
@@ -294,7 +285,7 @@ class Connection:
                     f"{timeout} s"
                 )
             return pending.result()
-        except BaseException:  # also Ctrl-C
+        except BaseException:
             pending.undo()
             raise
 
@@ -322,15 +313,15 @@ class Connection:
                 left = _LOOK_S if lead else SLICE_S
                 left = left if deadline is None else min(left, deadline - time.monotonic())
                 if left <= 0:
-                    self._resign(pending)
+                    self._stop_leading(pending)
                     return pending.done
                 self._sleep(pending, lead, left)
                 if time.monotonic() - checked > SLICE_S:
                     checked = time.monotonic()
                     raise_if_stopped()
         finally:
-            if self._leader is pending:  # Ctrl-C before it slept
-                self._resign(pending)
+            if self._leader is pending:  # interrupted before it slept
+                self._stop_leading(pending)
 
     def _wait_turn(self, pending: Pending) -> bool | None:
         """Drain, then return whether this thread leads; None if `pending` is done."""
@@ -357,9 +348,9 @@ class Connection:
             with contextlib.suppress(ValueError, OSError):  # closed: `pending` is done then
                 ready = self._client.epoll.poll(seconds)
         finally:
-            self._resign(pending, [fd for fd, _ in ready])
+            self._stop_leading(pending, [fd for fd, _ in ready])
 
-    def _resign(self, pending: Pending, ready: Sequence[int] = ()) -> None:
+    def _stop_leading(self, pending: Pending, ready: Sequence[int] = ()) -> None:
         with self.lock:
             if self._leader is not pending:
                 return
@@ -370,8 +361,8 @@ class Connection:
             self._drain()
             if self._client.monitor_fd in ready:
                 self._check_monitor()
-            self._check_tied()
-            self._look_at_memory()
+            self._check_other()
+            self._check_memory()
             if not pending.done:
                 return
             for other in self.pending.values():
@@ -385,11 +376,11 @@ class Connection:
             if self.dead is None:
                 self._drain()
                 self._check_monitor()
-            self._check_tied()
-            self._look_at_memory()
+            self._check_other()
+            self._check_memory()
 
-    def _look_at_memory(self) -> None:
-        """End the connection, or a subscription, if the agent sends a message without end."""
+    def _check_memory(self) -> None:
+        """End the connection, or a subscription, on which the agent sends an endless message."""
         now = time.monotonic()
         if self._forked or now - self._looked < _LOOK_S:
             return
@@ -399,13 +390,13 @@ class Connection:
         self._drain()  # a whole message is progress
         stream = self.liveness.stream
         if self.dead is None and stream is not None and stream.is_endless(self._received):
-            self._refuse(endless(self.liveness.endpoint))
+            self._abort(endless(self.liveness.endpoint))
         self.subscriptions.end_endless()
 
-    def _refuse(self, error: Exception) -> None:
-        """End the connection to an agent that breaks the protocol: nothing more is received."""
+    def _abort(self, error: Exception) -> None:
+        """End the connection to an agent that broke the protocol, and receive nothing more."""
         self._refused = True
-        self.fail(error)  # first: Ctrl-C before the next line must leave no request pending
+        self.fail(error)  # first: an interruption must leave no request pending
         self._client.disconnect()
         self.subscriptions.close()
 
@@ -429,7 +420,7 @@ class Connection:
         except zmq.Again:
             pass  # the connection ended, and its last message went with it
         except BaseException:
-            self._note_interruption()
+            self._mark_interrupted()
             raise
         finally:
             self._draining = False
@@ -447,7 +438,7 @@ class Connection:
         self._interrupted = False
 
     def find_lost(self) -> None:
-        """Wait until the requests whose replies Ctrl-C has lost have failed."""
+        """Wait until the requests whose replies are lost have failed."""
         if self._interrupted:
             self.pump()
         query = self._query
@@ -496,7 +487,7 @@ class Connection:
         try:
             reply = decode_reply(message)
         except UNREADABLE as exc:
-            self._refuse(PeerError(f"the other side sent an invalid reply: {exc}"))
+            self._abort(PeerError(f"the other side sent an invalid reply: {exc}"))
             return
         self._dispatch(reply)
 
@@ -507,35 +498,35 @@ class Connection:
                 self._strays += 1
             if self._strays > _STRAYS:
                 kind = type(reply).__name__
-                self._refuse(PeerError(f"the other side sent {kind} without end"))
+                self._abort(PeerError(f"the other side sent {kind} without end"))
             elif isinstance(reply, Ended):
                 self.subscriptions.monitor_ended(reply)
             elif isinstance(reply, Block) and len(reply.samples) % 8:
-                self._refuse(PeerError("the other side sent samples that are not 64-bit numbers"))
-            elif pending is not None and pending.news is not None:
-                self._notify(pending.news, reply)
+                self._abort(PeerError("the other side sent samples that are not 64-bit numbers"))
+            elif pending is not None and pending.on_progress is not None:
+                self._notify(pending.on_progress, reply)
             return
         if isinstance(reply, Failed):
             if pending is None:  # about a message that the agent could not decode
-                self._refuse(to_exception(reply))
+                self._abort(to_exception(reply))
                 return
             pending.error = to_exception(reply)
         elif pending is None:
-            self._refuse(PeerError(f"the other side answered request {reply.id}, which is unknown"))
+            self._abort(PeerError(f"the other side answered request {reply.id}, which is unknown"))
             return
         elif type(reply) is not pending.expected:
             kind = type(reply).__name__
-            self._refuse(PeerError(f"the other side answered request {reply.id} with {kind}"))
+            self._abort(PeerError(f"the other side answered request {reply.id} with {kind}"))
             return
         self._strays = 0
         pending.reply = clean(reply)
         self._finish(pending)
 
-    def _notify(self, news: Callable[[Any], None], message: Reply) -> None:
+    def _notify(self, on_progress: Callable[[Any], None], message: Reply) -> None:
         try:
-            news(message)
+            on_progress(message)
         except PeerError as exc:  # the agent sent more than was requested
-            self._refuse(exc)
+            self._abort(exc)
 
     def _finish(self, pending: Pending) -> None:
         """Complete a request; repeated from the start if an exception interrupts it."""
@@ -561,8 +552,8 @@ class Connection:
                 if pending.reply is None:
                     pending.error = self.dead
                 self._finish(pending)
-            while self._undone:
-                _, then = self._undone.popleft()
+            while self._to_cancel:
+                _, then = self._to_cancel.popleft()
                 if then is not None:
                     then()
 
@@ -573,8 +564,8 @@ class Connection:
         """
         self.lock = threading.RLock()
         self._forked = True
-        if self._tied is not None:
-            self._tied.abandon()
+        if self._other is not None:
+            self._other.abandon()
         self.dead = ClosedError(
             "this session was opened before fork(): open a session in this process"
         )
@@ -598,4 +589,4 @@ class Connection:
         client = getattr(self, "_client", None)
         # Later its session closes it, perhaps after this: both may be cyclic garbage.
         if client is not None and not (self._greeted or self._forked or sys.is_finalizing()):
-            client.close()  # Ctrl-C came before anybody had the connection
+            client.close()  # nobody has got the connection

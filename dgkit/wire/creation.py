@@ -17,10 +17,9 @@ if TYPE_CHECKING:
 class Creation(Pending):
     """Request by which the agent creates a region, a monitor or a GPU queue, owned by this object.
 
-    The object exists before the request is sent. After undo(), or when the object is collected, the
-    agent frees what it created, or will create if the request is still unanswered. Call end(),
-    undo() or forget() before dropping the object: Python ignores Ctrl-C in a finalizer, which then
-    frees nothing.
+    It exists before the request is sent. After undo(), the agent frees what it created, or will
+    create if the request is still unanswered. Call end(), undo() or undo_later() before dropping
+    the object; its finalizer may be interrupted.
     """
 
     def __init__(self, link: Connection) -> None:
@@ -28,10 +27,7 @@ class Creation(Pending):
         self.freed = False
 
     def end(self, request: Request, *, timeout: float) -> None:
-        """Have the agent free it by a request, and wait; arguments as Connection.ask(). Idempotent.
-
-        If an exception interrupts it, call it again, or undo().
-        """
+        """Free it by a request, and wait; arguments as Connection.ask(). Idempotent."""
         if not self.freed:
             with contextlib.suppress(ClosedError):  # freed by an earlier request, or the session's
                 self._link.ask(request, timeout=timeout)
@@ -40,10 +36,10 @@ class Creation(Pending):
     def undo(self) -> None:
         """Have the agent free it, without waiting. Idempotent."""
         if self._cancel_later():
-            self._link.cancel_undone()
+            self._link.post_cancels()
 
-    def forget(self, then: Callable[[], None]) -> None:
-        """Have the agent free it at the next request; never blocks. For finalizers.
+    def undo_later(self, then: Callable[[], None]) -> None:
+        """Free it at the next request; never blocks. For finalizers.
 
         Args:
             then: Called once the agent has freed it, or the connection has ended: now, or under
@@ -57,10 +53,10 @@ class Creation(Pending):
         failed = self.error is not None and not isinstance(self.error, ReplyLost)
         if self.freed or failed or self.number < 0 or self._link.dead is not None:
             return False
-        self._link.note_undone(self.number, then)
+        self._link.cancel_later(self.number, then)
         self.freed = True
         return True
 
     def __del__(self) -> None:
-        if hasattr(self, "freed"):  # else Ctrl-C interrupted the constructor
+        if hasattr(self, "freed"):  # else the constructor was interrupted
             self._cancel_later()

@@ -26,7 +26,7 @@ from .sockets import duplicate
 
 _STEP = 32 << 20  # bytes of memory growth after which the connections are checked again
 MOST = 8 << 20  # most bytes of a connection's messages that are incomplete or not taken yet
-_LOOKS = 8  # checks in a row that may find unread bytes on a Unix socket, each a step apart
+_UNREAD_CHECKS = 8  # in a row that may find unread bytes on a Unix socket, each after a step
 _HEARTBEATS = 1 << 10  # upper bound of a heartbeat's bytes per second: about 330 with CURVE
 _BYTES_RECEIVED = 128  # offset of tcpi_bytes_received in struct tcp_info, linux/tcp.h
 
@@ -148,7 +148,7 @@ class Inflow:
         if received:
             heartbeats = _HEARTBEATS * (time.monotonic() - self._since)
             return received - self._mark > MOST + heartbeats
-        self._waited += _waits(fd)
+        self._waited += _has_unread(fd)
         return self._waited > 1
 
     def ahead(self, fd: int, taken: int) -> int:
@@ -164,8 +164,8 @@ class Inflow:
         """
         received, now = self._received(fd), time.monotonic()
         if not received:
-            self._unread = self._unread + 1 if _waits(fd) else 0
-            return MOST + 1 if self._unread > _LOOKS else 0
+            self._unread = self._unread + 1 if _has_unread(fd) else 0
+            return MOST + 1 if self._unread > _UNREAD_CHECKS else 0
         untaken = received - taken
         heartbeats = int(_HEARTBEATS * (now - self._looked))
         self._ahead = max(0, self._ahead + untaken - self._untaken - heartbeats)
@@ -212,7 +212,7 @@ class Stream:
             if os.fstat(copy.fileno()).st_ino == self._inode:
                 copy.shutdown(socket.SHUT_RDWR)
 
-    def peer(self) -> int:
+    def peer_pid(self) -> int:
         """Return the process that opened it, on a Unix socket; 0 elsewhere, or if it has ended."""
         with contextlib.suppress(OSError), self._duplicate(self.fd) as copy:
             if os.fstat(copy.fileno()).st_ino == self._inode:
@@ -233,7 +233,7 @@ class Stream:
         return 0 if self.ended else self._inflow.ahead(self.fd, taken)
 
 
-def _waits(fd: int) -> bool:
+def _has_unread(fd: int) -> bool:
     """Return whether a connection has unread bytes."""
     size = bytearray(4)
     with contextlib.suppress(OSError):

@@ -6,23 +6,19 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from ..errors import PeerError, again
+from ..errors import PeerError, copy_of
 
 
 class ReplyLost(PeerError):
-    """An exception such as Ctrl-C in some thread lost the request or its reply.
-
-    The agent does not work on it, but may have done what was requested.
-    """
+    """An interruption lost the request or its reply; the agent may have executed the request."""
 
 
 class Pending:
     """Request that was sent and not yet answered.
 
-    `then` is called with this object when the reply has arrived or the request has failed: once, or
-    again if an exception such as Ctrl-C interrupted the call. `news` is called for each Progress
-    and Block; if it raises PeerError, the connection ends. Both run under the connection's lock and
-    must not block.
+    `then` is called with this object when the reply has arrived or the request has failed, and
+    again if the call was interrupted. `on_progress` is called for each Progress and Block; if it
+    raises PeerError, the connection ends. Both run under the connection's lock and must not block.
     """
 
     #: Type of its reply.
@@ -33,13 +29,13 @@ class Pending:
     reply: Any = None
     error: Exception | None = None
     then: Callable[[Pending], None] | None = None
-    news: Callable[[Any], None] | None = None
+    on_progress: Callable[[Any], None] | None = None
     gate: threading.Lock | None = None
 
     def result(self) -> Any:
         """Return the reply, or raise the exception that the request failed with."""
         if self.error is not None:
-            raise again(self.error)
+            raise copy_of(self.error)
         return self.reply
 
     def undo(self) -> None:

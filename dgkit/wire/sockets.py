@@ -36,12 +36,10 @@ def set_keepalive(sock: zmq.Socket[bytes]) -> None:
 
 @contextlib.contextmanager
 def duplicate(fd: int) -> Iterator[socket.SocketType]:
-    """Yield a duplicate of a socket, which stays the same when `fd` is closed and reused.
-
-    extend() duplicates and stores in one step of C, which Ctrl-C cannot interrupt.
-    """
+    """Yield a duplicate of a socket, which stays the same when `fd` is closed and reused."""
     copies: list[socket.SocketType] = []
     try:
+        # extend() duplicates and stores in one step of C.
         copies.extend(map(socket.SocketType, (-1,), (-1,), (-1,), map(os.dup, (fd,))))
         yield copies[0]
     finally:

@@ -10,7 +10,7 @@ from collections import deque
 
 import zmq
 
-from ..errors import ClosedError, PeerError, PeerTimeout, again
+from ..errors import ClosedError, PeerError, PeerTimeout, copy_of
 from .address import Address
 from .liveness import Liveness, connection_error, endless
 from .messages import MAX_BLOCK, TELEMETRY_HWM, Subscription, encode
@@ -150,7 +150,7 @@ class Subscriber:
         if self._error is None and not self._socket.closed:
             self._error = connection_error(self._monitor, self._liveness)
         if self._error is not None:
-            raise again(self._error)
+            raise copy_of(self._error)
 
     def _receive(self, most: int) -> None:
         with contextlib.suppress(zmq.Again):  # the connection ended, and its last message with it

@@ -96,13 +96,13 @@ class Wakeup:
                 self._socket.send(self.REPLIES)
 
     def watch(self, fd: int) -> None:
-        """Send EVENT at each edge of a descriptor, too, which outlives this object. Thread-safe."""
+        """Send EVENT also at each edge of `fd`, which outlives this object. Thread-safe."""
         self._watched.add(fd)
         self._epoll.register(fd, select.EPOLLIN | select.EPOLLET)
 
-    def _send(self, news: bytes) -> None:
+    def _send(self, event: bytes) -> None:
         with self._lock:
-            self._socket.send(news)
+            self._socket.send(event)
 
     def _run(self) -> None:
         tick = 0.0  # when the deadlines were last checked
@@ -113,7 +113,7 @@ class Wakeup:
             quiet = now - heard >= _QUIET_S and self._trim_at == math.inf
             if quiet:
                 self._arrivals.rearm()
-                self._look_at_memory(now, force=True)  # for bytes that came since the last check
+                self._check_memory(now, force=True)  # for bytes that came since the last check
             ready = self._wait(max(0.0, due - now) if held else self._pause(quiet))
             if self._end in ready:
                 return
@@ -122,7 +122,7 @@ class Wakeup:
             if self._arrivals.fileno() in ready:
                 self._arrivals.take()
                 ready.discard(self._arrivals.fileno())
-            self._look_at_memory(now)
+            self._check_memory(now)
             if self._parent_fd in ready:
                 self._send(self.PARENT_EXIT)
             if ready & self._wake_fds:
@@ -143,7 +143,7 @@ class Wakeup:
     def _wait(self, seconds: float | None) -> set[int]:
         return {fd for fd, _ in self._epoll.poll(seconds)}
 
-    def _look_at_memory(self, now: float, *, force: bool = False) -> None:
+    def _check_memory(self, now: float, *, force: bool = False) -> None:
         if now - self._looked < _GROWTH_S and not force:
             return
         self._looked = now

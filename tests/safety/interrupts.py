@@ -223,7 +223,7 @@ def is_settled(session: Any) -> bool:
         worker, pending = dpu.service._worker, ()
     else:
         worker, pending = dpu._worker, dpu.link.pending
-    return worker.slots.free == LARGE_SLOTS and not worker.jobs and not pending
+    return worker.slots.n_free == LARGE_SLOTS and not worker.jobs and not pending
 
 
 def settle(session: Any, region: Any) -> bool:

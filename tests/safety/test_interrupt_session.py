@@ -49,7 +49,7 @@ def worker_of(session):
 
 def is_settled(session):
     worker, link = worker_of(session), session.dpu.link
-    used = worker.slots.free < LARGE_SLOTS or worker.jobs
+    used = worker.slots.n_free < LARGE_SLOTS or worker.jobs
     return not used and (session.role == "dpu" or not link.pending)
 
 
@@ -153,7 +153,7 @@ def test_a_transfer_that_is_cancelled_with_no_dma_in_flight_is_forgotten_at_once
             stop(session.info["dpu"]["pid"])
         try:
             first = session.start_write(region, bytes(SIZE))
-            until(lambda: not (stopped and worker.slots.free), "the first one has all slots")
+            until(lambda: not (stopped and worker.slots.n_free), "the first one has all slots")
             waiting = [session.start_write(region, bytes(SIZE)) for _ in range(100)]
             assert not (stopped and any(transfer.done() for transfer in waiting * 3))
             cancel_and_forget(waiting)

@@ -26,7 +26,7 @@ from dgkit.wire.wakeup import Wakeup
 def ready(address):
     print(address, flush=True)
     input()  # until a session is open
-    Wakeup._look_at_memory = lambda *_, **__: 1 / 0
+    Wakeup._check_memory = lambda *_, **__: 1 / 0
 
 dgkit.agent.serve(ready=ready)
 """
@@ -81,7 +81,7 @@ def test_a_thread_of_an_agent_that_fails_ends_the_process_with_its_reason(
 ):
     codes = SimpleQueue()
     monkeypatch.setattr(essential, "leave", codes.put)
-    monkeypatch.setattr(Wakeup, "_look_at_memory", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr(Wakeup, "_check_memory", lambda *_, **__: 1 / 0)
     for _ in thread():
         assert codes.get(timeout=5.0) == os.EX_SOFTWARE
     assert "has failed, so this process ends with exit code 70: ZeroDivisionError" in caplog.text

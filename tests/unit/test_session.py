@@ -28,7 +28,7 @@ from dgkit.errors import (
     Unsupported,
 )
 from dgkit.session import spawn
-from dgkit.session.connect import _patience
+from dgkit.session.connect import _request_timeout
 from dgkit.types import Access, Op, Status
 from dgkit.wire.messages import Move, Started, encode
 
@@ -536,5 +536,5 @@ def test_a_software_dpu_that_stands_still_or_has_a_limit_is_not(monkeypatch, bef
 
 def test_a_request_to_an_agent_on_a_slow_machine_may_take_its_heartbeat():
     key = "a" * 64
-    assert _patience(f"tcp://10.0.0.1:1?key={key}&heartbeat=20") == 20
-    assert _patience(f"tcp://10.0.0.1:1?key={key}") == 5
+    assert _request_timeout(f"tcp://10.0.0.1:1?key={key}&heartbeat=20") == 20
+    assert _request_timeout(f"tcp://10.0.0.1:1?key={key}") == 5

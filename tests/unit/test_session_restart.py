@@ -126,7 +126,7 @@ def test_two_threads_that_restart_get_one_dpu(session):
 
 def test_a_session_that_is_closed_while_its_dpu_starts_leaves_none(session):
     kill(session)
-    reopen, pids = session._sides.reopen, []
+    reopen, pids = session._resources.reopen, []
 
     def closed_meanwhile():
         new = reopen()
@@ -134,7 +134,7 @@ def test_a_session_that_is_closed_while_its_dpu_starts_leaves_none(session):
         session.close()
         return new
 
-    object.__setattr__(session._sides, "reopen", closed_meanwhile)
+    object.__setattr__(session._resources, "reopen", closed_meanwhile)
     with pytest.raises(ClosedError):
         session.restart()
     until(lambda: gone(pids[0]), "the new DPU has ended")

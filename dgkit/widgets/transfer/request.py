@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from ...errors import AccessDenied
-from ...session.staging import flat
+from ...session.staging import contiguous_view
 from ...types import Access
 from ...units import size_text
 from ..base import namespace
@@ -201,7 +201,7 @@ def from_python(data: Any, pattern: str | None, size: Any) -> Payload:
     if size is not None:
         raise TypeError("size= is for pattern= only: data has its own size")
     with for_field("payload"):
-        view = flat(data)
+        view = contiguous_view(data)
         count = _checked_size(view.nbytes)
         text = f"{type(data).__name__} of {size_text(count)}"
         return Payload(text, count, "python", data=bytes(view))

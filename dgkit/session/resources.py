@@ -1,4 +1,4 @@
-"""The two sides of a session, as connect() found them."""
+"""What connect() opened for a session: connection, device and backend."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Sides:
-    """Host and DPU of a session. Shared with the objects it creates; closed by Lifetime.
+class SessionResources:
+    """Resources of a session. Shared with the objects that it creates; Lifetime closes them.
 
     Attributes:
         role: This process's side: "host" or "dpu", or "neither" if both sides are agents.
@@ -39,7 +39,7 @@ class Sides:
     dpu: Backend
     timeout: float
     owned: SoftwareDpu | None = None
-    reopen: Callable[[], Sides] | None = None
+    reopen: Callable[[], SessionResources] | None = None
 
     @property
     def owned_pid(self) -> int:
