@@ -68,7 +68,7 @@ def test_no_job_has_a_chunk_loop_of_its_own():
     kinds = [DigestJob, DmaTransferJob, RemoteJob, TwoAgents._job_type]
     kinds += [type(copy_job(ref(a), 0, ref(b), 0, 64)) for a in (0, 1) for b in (0, 1)]
     for kind in kinds:
-        for name in ("start_chunk", "advance", "over", "fail"):
+        for name in ("start_chunk", "advance", "finished", "fail"):
             assert getattr(kind, name) is getattr(Job, name)
 
 
