@@ -105,7 +105,7 @@ def register(panel: object, close: Callable[[], None], *, shared: bool = False) 
 
 
 def mark_used(panel: object) -> None:
-    """Keep open a panel that an earlier run of the running cell created, as it is used again."""
+    """Keep a panel open that an earlier run of this cell created, since this run uses it."""
     cell, run = current_run()
     with _lock:
         if panel in _panels.get(cell, ()):

@@ -197,7 +197,7 @@ def provider_label(provider: str, elsewhere: bool = False) -> str:
 
 @lru_cache(maxsize=1)
 def machine_is_emulated() -> bool:
-    """Return whether QEMU emulates this machine's CPU; Arm's does not say so, a testbed does."""
+    """Return whether QEMU emulates this machine: x86's CPU flags, or a testbed's mark, show it."""
     try:
         return "QEMU TCG" in _text("/proc/cpuinfo") or " dgkit.name=dpu " in _text("/proc/cmdline")
     except OSError:

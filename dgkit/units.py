@@ -24,7 +24,7 @@ def printable(text: str, kept: str = "\n\t") -> str:
 
 
 def plural(count: int, noun: str) -> str:
-    """Return a number of things, thousands separated: `1 byte`, `4,096 bytes`."""
+    """Return a number with its noun, thousands separated: `1 byte`, `4,096 bytes`."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
@@ -49,7 +49,7 @@ def size_text(size: int) -> str:
 
 
 def dtype_text(dtype: Any) -> str:
-    """Return a dtype as text; of a long structured one, how many fields and bytes it has."""
+    """Return a dtype as text; a long structured one as its number of fields and bytes."""
     text = str(dtype)
     if not getattr(dtype, "names", None) or len(text) <= _LONG_DTYPE:
         return text

@@ -25,7 +25,7 @@ def console() -> Console:
 
 
 def say(text: str) -> None:
-    """Print a line on stderr; what would control the terminal is escaped."""
+    """Print a line on stderr, with control characters escaped."""
     print(printable(text), file=sys.stderr, flush=True)
 
 

@@ -309,7 +309,7 @@ def _compare(options: _Options, first: str, second: str) -> int:
         print_json(found.as_dict())
     else:
         _print_page(comparison_page, found)
-    return int(any(one.decides for one in found.differences))
+    return int(any(each.is_relevant for each in found.differences))
 
 
 def _program(options: _Options) -> int:

@@ -240,7 +240,7 @@ def soak(scheduler: str, insecure: bool, hours: float, size: int, json_: str | N
 
 
 def _demo_cluster() -> Any:
-    """Import the module; without the extra `fleet`, the error says what to install."""
+    """Import the module; if the extra `fleet` is missing, raise an error that names it."""
     from .. import fleet as _  # noqa: F401
     from ..fleet import demo_cluster
 

@@ -71,7 +71,7 @@ def _agent(address: str, keys: str | None, json_: bool) -> int:
 
 
 def collect(*, doca_functions: bool = True) -> dict[str, Any]:
-    """Return all facts as plain values; a C core that cannot be loaded is one of them, no error.
+    """Return all facts as plain values, also if the C core cannot be loaded.
 
     Args:
         doca_functions: Also ask DOCA and softdoca, which takes a process for each.

@@ -117,7 +117,7 @@ _HOW = ("memory", "fenced", "owner", "proxy", "GPU")
 
 
 def _how(report: PostedLatencyReport | PostedRateReport) -> tuple[str, ...]:
-    """Return the five cells of _HOW, which say how a kernel's operations were posted."""
+    """Return the five cells for the columns of _HOW."""
     gpu = "emulated" if report.emulated else "real"
     fenced = _FENCED[report.fenced]
     return report.memory, fenced, report.owner, report.proxy.split()[0], gpu

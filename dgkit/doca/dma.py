@@ -400,9 +400,9 @@ class ProgressEngine(Handle):
     def progress(self) -> tuple[MemcpyTask, ...]:
         """Make progress without blocking; return the completed tasks, usually one or none."""
         with self._lock:
-            return self._look()
+            return self._take_completed()
 
-    def _look(self) -> tuple[MemcpyTask, ...]:
+    def _take_completed(self) -> tuple[MemcpyTask, ...]:
         # The completion callback, which is in C, sets the task's flag.
         library().common.doca_pe_progress(self._handle())
         flying = self._in_flight
@@ -432,7 +432,7 @@ class ProgressEngine(Handle):
         """
         end = None if timeout is None else time.monotonic() + timeout
         with self._lock:
-            while not (done := self._look()) and self._in_flight:
+            while not (done := self._take_completed()) and self._in_flight:
                 left = None if end is None else end - time.monotonic()
                 if left is not None and left <= 0:
                     break

@@ -151,7 +151,7 @@ class _Run:
         self._process.wait()
 
     def _note_end(self, last: dict[str, Any]) -> None:
-        """Report a replay that did not come to its end."""
+        """Report that the replay ended before the trace."""
         assert self._process.stderr is not None
         words = self._process.stderr.read().decode(errors="replace").strip().splitlines()
         code = self._process.returncode

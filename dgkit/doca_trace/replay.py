@@ -134,7 +134,9 @@ class Replay:
         else:
             if call.name == "doca_pe_destroy":
                 self._engines = [e for e in self._engines if e.value != arguments[0].value]
-            self._compare(call, function, self._settled(call, function, arguments), arguments)
+            self._compare(
+                call, function, self._call_until_final(call, function, arguments), arguments
+            )
         self._note_missing(call)
 
     def _fill_batch(self, call: Call, batch: Any) -> None:
@@ -146,8 +148,8 @@ class Replay:
             raise CannotReplayError("the trace has more frames than its batch")
         self._values.fill_list(array, call.entries)
 
-    def _settled(self, call: Call, function: Function, arguments: list[Any]) -> int:
-        """Call a function, again while that may change its result; return the last result."""
+    def _call_until_final(self, call: Call, function: Function, arguments: list[Any]) -> int:
+        """Call a function until its result is final or the time is up; return the last result."""
         deadline = time.monotonic() + _WAIT_S
         result = self._invoke(function, arguments)
         while function.result.kind == "r" and time.monotonic() < deadline:
@@ -199,7 +201,7 @@ class Replay:
                 self._miss(call, callback)
 
     def _miss(self, call: Call, callback: Callback) -> None:
-        """Report a callback that did not come."""
+        """Report a recorded callback that was not called."""
         if is_of_frames(callback):
             self._end(_OF_FRAMES)
         self._differ("missing callback", call, _event(callback), "no callback")
@@ -286,7 +288,7 @@ class Replay:
     # ---- callbacks ----
 
     def _deliver(self, function: Function, slot: int, given: list[int]) -> int:
-        """Take a callback: find the recorded one, compare it, replay the calls in it."""
+        """Handle a callback: find the recorded one, compare it, and replay the calls in it."""
         try:
             if self._failure is None:
                 return self._take(function, slot, given)
@@ -318,7 +320,7 @@ class Replay:
         return callback.result
 
     def _match(self, function: Function, slot: int, given: list[int]) -> Callback | None:
-        """Return the first recorded callback for the same object, or for one not seen yet."""
+        """Return the first recorded callback for this object, or for one without a callback yet."""
         address = next(
             (v for p, v in zip(function.parameters, given, strict=True) if is_subject(p)), None
         )
@@ -339,12 +341,12 @@ class Replay:
 
     @staticmethod
     def _is_due(callback: Callback) -> bool:
-        """Return whether a callback may come now: progress is always, other calls once begun."""
+        """Return whether the trace allows a callback now."""
         assert callback.parent is not None
         return callback.parent.is_replayed or callback.parent.name == _PROGRESS
 
     def _note_order(self, callback: Callback) -> None:
-        """Report a callback that came before one that was recorded before it."""
+        """Report a callback that was called before one that the trace has before it."""
         parent, current = callback.parent, self._current
         assert parent is not None
         if current is not None and current.name != parent.name:
@@ -376,7 +378,7 @@ class Replay:
 
 
 def _is_passing(call: Call, arguments: list[Any]) -> bool:
-    """Return whether a context is in a state, not the recorded one, that progress will end."""
+    """Return whether a context is in a transient state other than the recorded one."""
     if call.name != _GET_STATE or not call.outputs:
         return False
     state = bytes(arguments[1])[0]

@@ -75,7 +75,7 @@ class Network:
             continue
 
     def send(self, callbacks: list[Callback]) -> None:
-        """Send as many frames as callbacks tell of that have not come yet."""
+        """Send as many frames as the recorded callbacks that were not called yet report."""
         missing = [callback for callback in callbacks if not callback.is_done]
         for callback in filter(is_of_frames, missing):
             for _ in range(_frames_of(callback)):
@@ -103,7 +103,7 @@ class Network:
 
 
 def is_of_frames(callback: Callback) -> bool:
-    """Return whether a callback tells of received frames."""
+    """Return whether a callback reports received frames."""
     return callback.function.name.startswith(OF_FRAMES)
 
 

@@ -29,11 +29,11 @@ class Peers:
             self._open_nic()
 
     def put(self, name: str, content: bytes) -> None:
-        """Keep what a trace calls `name`."""
+        """Store the object that a trace calls `name`, for all replays."""
         replace_file(self._folder / name.replace(":", "-"), content)
 
     def get(self, name: str) -> bytes | None:
-        """Return what was kept, or None."""
+        """Return the object that put() stored under a name, or None."""
         try:
             return (self._folder / name.replace(":", "-")).read_bytes()
         except FileNotFoundError:
@@ -46,14 +46,14 @@ class Peers:
         self.put(f"qpn:{self._index}:{recorded}", str(number).encode())
 
     def queue_pair(self, recorded: int) -> int | None:
-        """Return the number of a queue pair, the other side's before this one's; or None."""
+        """Return the number of a queue pair, preferably the other side's; None if it is unknown."""
         for index in (*self._others, self._index):
             if number := self.get(f"qpn:{index}:{recorded}"):
                 return int(number)
         return None
 
     def gid(self) -> bytes | None:
-        """Return the GID of the other side's NIC, or of this one's if there is no other side."""
+        """Return the GID of the other side's NIC; this side's if there is no other."""
         index = self._others[0] if self._others else self._index
         deadline = time.monotonic() + _WAIT_S
         while (found := self.get(f"gid:{index}")) is None and time.monotonic() < deadline:
@@ -67,7 +67,7 @@ class Peers:
         return self._objects.get(kind)
 
     def _open_nic(self) -> None:
-        """Open the NIC, which keeps its GID from now on, and tell the others of it."""
+        """Open the NIC and announce its GID to the other replays."""
         verbs, gid, count = (
             ctypes.CDLL(None),
             ctypes.create_string_buffer(GID_BYTES),

@@ -63,7 +63,7 @@ class Call:
 
     @property
     def is_idle(self) -> bool:
-        """True if nothing had happened yet, so that the program called again."""
+        """True if nothing had happened yet, which made the program call again."""
         if self.function is not None and self.function.result.kind == "r":
             return bool(self.result == _AGAIN)
         return self.name == "doca_pe_progress" and not self.callbacks and not self.result
@@ -206,7 +206,7 @@ class _Reader:
         self._seen: set[int] = set()
 
     def take(self, line: bytes) -> None:
-        """Add a line. Raises ValueError, KeyError or TypeError if it is none of a trace."""
+        """Add a line. Raises ValueError, KeyError or TypeError if it is not a line of a trace."""
         if len(line) > MOST_LINE:
             raise ValueError(f"the line has more than {MOST_LINE} bytes")
         entry = read_json(line)

@@ -101,13 +101,13 @@ class Values:
         if kind == "e":
             return ctypes.pointer(ctypes.c_uint64(number_of(value)))
         if kind in "hl":
-            return ctypes.c_void_p(self._known(self.handles, value))
+            return ctypes.c_void_p(self._find(self.handles, value))
         if kind == "a":
             return ctypes.c_void_p(self._address(call, index))
         if kind == "b":
             return ctypes.create_string_buffer(self._blob(value))
         if kind == "f":
-            return ctypes.c_int(self._known(self.files, value))
+            return ctypes.c_int(self._find(self.files, value))
         if kind == "g":
             return self._gid()
         if kind == "s":
@@ -124,7 +124,7 @@ class Values:
             return self._network.structure(parameter)
         return ctypes.create_string_buffer(_OUT_BYTES)
 
-    def _known(self, table: dict[str, Any], value: str) -> Any:
+    def _find(self, table: dict[str, Any], value: str) -> Any:
         verbs_object = self._peers.verbs_object(class_of(value))
         if verbs_object and value not in table:
             self.take_handle(value, verbs_object)
@@ -133,7 +133,7 @@ class Values:
         return table[value]
 
     def put_blob(self, name: str, content: bytes) -> None:
-        """Keep a descriptor, for this replay and those at the same time."""
+        """Store a descriptor where concurrent replays can read it."""
         self._peers.put(name, content)
 
     def _blob(self, name: str) -> bytes:
@@ -143,7 +143,7 @@ class Values:
         return found
 
     def note_number(self, call: Call, number: int) -> None:
-        """Keep the number of a queue pair, for this replay and those at the same time."""
+        """Store the number of a queue pair where concurrent replays can read it."""
         if call.name == "doca_verbs_qp_get_qpn":
             self._peers.put_queue_pair(call.result, number)
 
@@ -177,7 +177,7 @@ class Values:
         out = ctypes.create_string_buffer(_LEAST_PAYLOAD)
         getter = call.name.replace("_is_equal_pci_addr", "_get_pci_addr_str")
         getattr(ctypes.CDLL(None), getter)(
-            ctypes.c_void_p(self._known(self.handles, call.arguments[0])), out
+            ctypes.c_void_p(self._find(self.handles, call.arguments[0])), out
         )
         return out.value
 
@@ -254,7 +254,7 @@ class Values:
 
     def fill_list(self, address: int, names: list[str]) -> None:
         """Write objects to a list of softdoca, which has room for as many as it was asked for."""
-        found = [self._known(self.handles, name) for name in names]
+        found = [self._find(self.handles, name) for name in names]
         (ctypes.c_uint64 * len(found)).from_address(address)[:] = found
 
     def take_handle(self, name: str, address: int) -> None:
@@ -263,7 +263,7 @@ class Values:
         self.names[address] = name
 
     def name_of_handle(self, address: int, recorded: Any, *, is_new: bool) -> Any:
-        """Return the name of a handle; a new one, or one not seen before, has the recorded name."""
+        """Return the name of a handle; `recorded` if it is new."""
         if not address:
             return None
         if recorded is None:

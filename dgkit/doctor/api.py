@@ -203,7 +203,7 @@ def compared(
     *,
     size: int | str = SIZE,
 ) -> Comparison:
-    """Compare two snapshots, of two machines or of one at two times, for one goal.
+    """Compare two snapshots, of two machines or of one machine at two times, for a goal.
 
     Args:
         first: File A.
@@ -349,7 +349,7 @@ def record(
 
 
 def redacted_machine(snapshot: Snapshot, name: str, word: str) -> Machine:
-    """Return the machine of a snapshot with new pseudonyms; recorded ones are replaced, too."""
+    """Return the machine of a snapshot with new pseudonyms, also for those in the snapshot."""
     hidden = Redactor(word).redact(snapshot.readings)
     return Machine(RecordedReader(structs.replace(snapshot, readings=hidden)), name)
 

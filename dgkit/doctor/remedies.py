@@ -148,7 +148,7 @@ _SOFTWARE = re.compile(
 
 
 def _of_image(line: str, machine: Machine) -> str:
-    """Return an instruction for those who keep the system's image, if it cannot run a command."""
+    """Return an instruction for the maintainer of the system's image, if no command can be run."""
     name = machine.know(image)
     asked = f"# Ask who keeps the image of {name}:"
     if line.startswith(_INSTALLS):

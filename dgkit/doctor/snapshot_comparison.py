@@ -44,8 +44,8 @@ class Difference(msgspec.Struct, frozen=True):
         return first, second
 
     @property
-    def decides(self) -> bool:
-        """True if the verdicts differ, and one of them is more than ok."""
+    def is_relevant(self) -> bool:
+        """True if the verdicts differ and one of them is a warning or a failure."""
         first, second = self.verdicts
         return first is not second and (first in _MATTERS or second in _MATTERS)
 
@@ -54,7 +54,7 @@ class Difference(msgspec.Struct, frozen=True):
         return {
             "check": self.check,
             "matters": self.matters,
-            "decides": self.decides,
+            "decides": self.is_relevant,
             "a": [finding.as_dict() for finding in self.first],
             "b": [finding.as_dict() for finding in self.second],
         }
@@ -111,7 +111,7 @@ def against(first: Machine, second: Diagnosis) -> Comparison:
 def _compared(one: Diagnosis, other: Diagnosis) -> Comparison:
     checks = [_difference(name, one, other) for name in _names(one, other)]
     different = [check for check in checks if _plain(check.first) != _plain(check.second)]
-    different.sort(key=lambda d: (not d.decides, not d.matters, -max(d.verdicts)))
+    different.sort(key=lambda d: (not d.is_relevant, not d.matters, -max(d.verdicts)))
     same = len(checks) - len(different)
     readings = tuple(_readings(one.case.machine, other.case.machine))
     return Comparison(one, other, tuple(different), same, readings)

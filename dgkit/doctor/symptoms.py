@@ -109,7 +109,7 @@ def matches(text: str, symptoms: Iterable[Symptom] = SYMPTOMS) -> list[Match]:
 
 
 def explain(found: Iterable[Match], diagnosis: Diagnosis) -> list[Explanation]:
-    """Rank the causes of texts by a diagnosis; texts of which a cause was found come first."""
+    """Rank the causes of error texts by a diagnosis; texts with a confirmed cause come first."""
     explained = [_explain(match, diagnosis) for match in found]
     explained.sort(key=lambda one: _ORDER.index(one.causes[0].state))
     return explained[:_MOST]

@@ -134,7 +134,7 @@ class Dispatcher:
                 if not self._stop.is_set():
                     self._start_possible()
                 yield from self._take_ended()
-                yield from self._look()
+                yield from self._check_running()
         finally:
             for each in self._running.values():
                 each.future.release()
@@ -268,7 +268,7 @@ class Dispatcher:
             error = ask(self._client, "an error", each.future.exception)
             if isinstance(error, (PeerLost, PeerTimeout)) and self._later(each.job):
                 return
-        elif self._again(each.job):
+        elif self._requeue(each.job):
             return
         yield Outcome(each.job, error=error)
 
@@ -284,8 +284,8 @@ class Dispatcher:
         jobs.waiting.appendleft(job)
         return True
 
-    def _again(self, job: Job) -> bool:
-        """Queue a job again; False after _ATTEMPTS attempts."""
+    def _requeue(self, job: Job) -> bool:
+        """Queue a job for another attempt; return False after _ATTEMPTS attempts."""
         jobs = self._pairs[job.pair]
         jobs.attempts += 1
         if jobs.attempts >= _ATTEMPTS:
@@ -293,7 +293,7 @@ class Dispatcher:
         jobs.waiting.appendleft(job)
         return True
 
-    def _look(self) -> Iterator[Outcome]:
+    def _check_running(self) -> Iterator[Outcome]:
         """Check the connection, the workers and the time limits; yield outcomes of failed jobs."""
         now = time.monotonic()
         if now - self._looked < _TICK_S:
@@ -309,18 +309,18 @@ class Dispatcher:
                 yield from self._no_result(key, each)
         yield from self._pairs_gone(now)
 
-    def _give_up(self, key: str) -> None:
+    def _abandon(self, key: str) -> None:
         each = self._running.pop(key)
         each.future.cancel()
         self._leases.release([each.machines])
 
     def _worker_lost(self, key: str, each: _Running) -> Iterator[Outcome]:
-        self._give_up(key)
-        if not self._again(each.job):
+        self._abandon(key)
+        if not self._requeue(each.job):
             yield Outcome(each.job, error=_lost(each.job))
 
     def _no_result(self, key: str, each: _Running) -> Iterator[Outcome]:
-        self._give_up(key)
+        self._abandon(key)
         why = f"{each.job.pair} gave no result within {self._limit_s:g} s"
         yield Outcome(each.job, error=PeerLost(why))
         yield from self._drop(each.job.pair, why)

@@ -119,7 +119,7 @@ def _pair(name: str, each: Mapping[str, Any], ids: Mapping[str, str]) -> Pair:
 
 
 def _once(pairs: list[Pair], described: Mapping[str, Mapping[str, Any]]) -> tuple[Pair, ...]:
-    """Mark pairs that duplicate an earlier one, seen from the other side's worker."""
+    """Mark pairs that are an earlier pair seen from its other side's worker."""
     seen: dict[object, str] = {}
     kept = []
     for pair in pairs:

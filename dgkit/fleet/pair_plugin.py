@@ -45,7 +45,7 @@ class PairPlugin(WorkerPlugin):  # type: ignore[misc]
         self.name = f"dgkit-{hashlib.sha256(json.dumps(fields).encode()).hexdigest()[:12]}"
 
     async def setup(self, worker: Worker) -> None:
-        """Open the session; a failure is kept for describe()."""
+        """Open the session; store a failure for describe()."""
         self._worker_name = str(worker.name)
         self._worker_address = str(worker.address)
         self._lock = threading.Lock()

@@ -222,7 +222,7 @@ _MOST = 0.6  # opacity of the full colour, so that text stays readable on light 
 
 
 def slowness(frame: pandas.DataFrame, figure: str) -> pandas.DataFrame:
-    """Return slownesses: one row for each pair, one column for each op, path and size.
+    """Return a table of slownesses: a row for each pair, a column for each op, path and size.
 
     A cell is the pair's latency divided by the median of all pairs, or the median rate divided by
     the pair's: above 1 is slower. It is NaN where a pair has no such row.

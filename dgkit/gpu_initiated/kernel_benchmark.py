@@ -310,7 +310,7 @@ class Meter:
             The time of each round trip in ns.
         """
         with self._lock:
-            words = self._kept("words", 4096)
+            words = self._shared_memory("words", 4096)
             words.buffer[:128] = bytes(128)
             answers = threading.Thread(target=_answer, args=(words,))
             answers.start()
@@ -323,8 +323,8 @@ class Meter:
                 words.buffer[:8] = b"\xff" * 8  # ends the C loop, also if nothing was launched
                 answers.join()
 
-    def _kept(self, name: str, size: int) -> Any:
-        """Return memory shared by CPU and kernels, allocated at the first call and never freed.
+    def _shared_memory(self, name: str, size: int) -> Any:
+        """Return memory shared by CPU and kernels, allocated at the first call.
 
         Not freed, because freeing pinned memory would wait for the end of any other running kernel.
         """
@@ -371,7 +371,7 @@ class Meter:
     ) -> Counted:
         """Measure the upper limit of rate(), by storing records that no proxy reads."""
         name = "stored_fenced" if fenced else "stored_free"
-        records = self._kept("records", RATE_RINGS * _PLACES * 64)
+        records = self._shared_memory("records", RATE_RINGS * _PLACES * 64)
         return self._rate(name, rings, threads, (records, _u64(_PLACES)), seconds)
 
     @contextlib.contextmanager

@@ -86,11 +86,12 @@ class Launch:
             + arguments.bytes
         )
         self._fds = [*(m.fd for m in maps), *command.fds]
-        self._left = _ATTEMPTS
+        self._attempts_left = _ATTEMPTS
         self._start()
 
     def _start(self) -> None:
-        self._left -= 1
+        """Start the child, which reads the launch from stdin and reports to the second file."""
+        self._attempts_left -= 1
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 # closed by _result
         self._places: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
         report = self._places.fileno()
@@ -132,7 +133,7 @@ class Launch:
             except subprocess.TimeoutExpired:
                 self._child.kill()
                 status = self._child.wait()
-            if status != _ADDRESS_TAKEN or not self._left:
+            if status != _ADDRESS_TAKEN or not self._attempts_left:
                 break
             self._close_files()
             self._start()

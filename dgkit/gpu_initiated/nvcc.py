@@ -74,7 +74,7 @@ def _sorted(arguments: Sequence[str]) -> tuple[list[str], list[str], list[str]]:
 
 
 def _compile(options: Sequence[str], source: str, target: Sequence[str]) -> int:
-    """Compile a file to an object file; one of the host alone as nvcc would, not optimized."""
+    """Compile a file to an object file; host-only files without optimization, as nvcc does."""
     path = Path(source)
     if language := _HOST.get(path.suffix):
         host = [find_compiler(), f"-I{include_dir() / 'emulated'}", *options, *target]

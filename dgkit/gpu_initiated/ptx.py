@@ -300,7 +300,7 @@ def _check_unpadded(text: str, end: int) -> str:
 
 
 def _runs(text: str) -> Iterator[tuple[int, int]]:
-    """Yield the start and end of each run of lines that come from no header of the system."""
+    """Yield start and end of each run of lines that are not from a system header."""
     start: int | None = 0
     for found in _MARKER.finditer(text):
         system = "3" in found["flags"].split()

@@ -165,7 +165,7 @@ def _newest(ring: Sequence[bytes], count: int) -> tuple[CompletionEntry, ...]:
 def _sent(
     ring: Sequence[bytes], info: VerbsQueueInfo, completions: Sequence[CompletionEntry]
 ) -> list[SentEntry]:
-    """Return the newest entries; one that spans several blocks of 64 bytes appears once."""
+    """Return the newest entries; an entry of several 64-byte blocks appears once."""
     failed = {c.index for c in completions if c.syndrome is not None}
     end = min(info.producer, info.taken + len(ring))
     number = max(0, end - min(2 * _SHOWN, len(ring)))

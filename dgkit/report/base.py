@@ -161,7 +161,7 @@ class Report(ABC):
         """Return one row of figures in ns and bytes, after a row of column names if `header`."""
         row = {"op": self.op, "size": self.size, "provider": self.provider, "label": self.label}
         row |= {"path": self.path, "spinning": self.spinning, **self._flat()}
-        row |= self._added()
+        row |= self._extra_columns()
         row |= {"floor_kind": self.floor_kind, "floor_moved": self.floor_moved}
         row |= {"no_floor": self.no_floor, "sleeps": self.sleeps}
         row |= {**asdict(self.machine), "where": self.where}
@@ -172,7 +172,7 @@ class Report(ABC):
         writer.writerow(row)
         return out.getvalue()
 
-    def _added(self) -> dict[str, Any]:
+    def _extra_columns(self) -> dict[str, Any]:
         """Return the columns that a subclass adds to those of its figures."""
         return {}
 

@@ -52,7 +52,7 @@ class _Posted(Report):
         rows.append(("memory", self.memory))
         return [*super()._rows(), *rows]
 
-    def _added(self) -> dict[str, Any]:
+    def _extra_columns(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in _Posted.__annotations__}
 
 

@@ -124,7 +124,7 @@ class RegionFactory:
             mem = memory.wrap(obj, share_block=share_block, name=name)
         elif share_block and not getattr(obj, "share_block", False):
             raise ValueError(
-                f"{obj!r} was allocated without share_block: dgkit.wrap(obj, share_block=True)"
+                f"{obj!r} was made without share_block: dgkit.wrap(obj, share_block=True)"
             )
         return self._add(self._register(mem, access, self.resources.role, name))
 

@@ -241,7 +241,7 @@ class Grader(NbGraderPreprocessor):  # type: ignore[misc]
         self, nb: Any, where: Any, gradebook: Any, seed: str, isolation: sandbox.Isolation
     ) -> None:
         limits = sandbox.Limits(time_s=self.time_s, memory_bytes=self.memory_bytes)
-        cells = self._known(student_notebook.solutions(nb.cells), where, gradebook)
+        cells = self._assignment_cells(student_notebook.solutions(nb.cells), where, gradebook)
         tests = {test.name: test for test in student_notebook.tests(nb.cells)}
         own = _own_constants(Path(self.course), where)
         trusted = [
@@ -274,7 +274,7 @@ class Grader(NbGraderPreprocessor):  # type: ignore[misc]
     def _hints(self, where: Any) -> list[str]:
         """Return a note of the hints that the student took."""
         folder = _submitted(Path(self.course), where)
-        taken = hints.seen(folder / f"{where['notebook']}.ipynb")
+        taken = hints.shown(folder / f"{where['notebook']}.ipynb")
         shown = ", ".join(f"{name} ({level} of {hints.LEVELS})" for name, level in taken.items())
         return [f"hints taken, which cost no points: {shown}"] if taken else []
 
@@ -283,7 +283,9 @@ class Grader(NbGraderPreprocessor):  # type: ignore[misc]
         return None if ratio is None else round(self.max_bonus * max(0.0, 1 - 1 / ratio), 2)
 
     @staticmethod
-    def _known(cells: list[tuple[str, str]], where: Any, gradebook: Any) -> list[tuple[str, str]]:
+    def _assignment_cells(
+        cells: list[tuple[str, str]], where: Any, gradebook: Any
+    ) -> list[tuple[str, str]]:
         """Return the solution cells that belong to the assignment, and the imports."""
         notebook = gradebook.find_notebook(where["notebook"], where["assignment"])
         names = {student_notebook.IMPORTS, *(cell.name for cell in notebook.solution_cells)}

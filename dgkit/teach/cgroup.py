@@ -45,7 +45,7 @@ def command(memory_bytes: int, processes: int) -> tuple[str, ...]:
 
 @functools.cache
 def _folders(memory_bytes: int, processes: int) -> tuple[Path, ...]:
-    """Make cgroups with these limits, which end with this process: one, or two of cgroup v1."""
+    """Create cgroups with these limits, removed when this process ends: one of v2, or two of v1."""
     name = f"{_PREFIX}{os.getpid()}-{memory_bytes}-{processes}"
     try:
         own = _own_folders()

@@ -44,7 +44,7 @@ class Collect(ExchangeCollect):  # type: ignore[misc]
             return "an unknown user"
 
     def copy_files(self) -> None:
-        """Copy the submissions, each by itself; warn of one that is left out."""
+        """Copy each submission; warn about those that cannot be copied."""
         inbound, records = Path(self.inbound_path), self.src_records
         self.src_records = []
         for record in records:
@@ -75,7 +75,7 @@ class Collect(ExchangeCollect):  # type: ignore[misc]
 
 
 def copy_regular(source: Path, target: Path, most: int) -> list[Path]:
-    """Copy the regular files with one name of a folder that its student may be changing.
+    """Copy the regular files with one link of a folder that its student may be changing.
 
     Args:
         source: The folder.

@@ -113,7 +113,7 @@ def hexdump(data: bytes, offset: int = 0, mark: tuple[int, int] = (0, 0)) -> str
 
 
 def example(magic: bytes = MAGIC) -> ForeignMemory:
-    """Return the memory of the lab's story: a list of five nodes, one of them deleted."""
+    """Return the memory of the lab's example: a list of five nodes, one of them deleted."""
     return ForeignMemory(LinkedList(random.Random("story"), 5, deleted=1, magic=magic).image)
 
 

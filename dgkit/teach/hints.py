@@ -311,7 +311,7 @@ HINTS: Mapping[str, tuple[str, str, str]] = {
 }
 
 
-def seen(notebook: Path) -> dict[str, int]:
+def shown(notebook: Path) -> dict[str, int]:
     """Return how many hints of each concept were shown for a notebook."""
     path = notebook.parent / FILE
     try:
@@ -329,11 +329,11 @@ def seen(notebook: Path) -> dict[str, int]:
 
 
 def take(notebook: Path, concept: concepts.Concept) -> str:
-    """Return the next hint for a concept, the last one again after that, and record it."""
+    """Return the next hint for a concept, at the end the last one again, and record it."""
     name = next(
         name for table in concepts.LABS.values() for name, each in table.items() if each is concept
     )
-    levels = seen(notebook)
+    levels = shown(notebook)
     levels[name] = min(LEVELS, levels.get(name, 0) + 1)
     replace_file(notebook.parent / FILE, json.dumps({notebook.name: levels}).encode() + b"\n")
     return f"hint {levels[name]} of {LEVELS}: {HINTS[name][levels[name] - 1]}"

@@ -35,7 +35,7 @@ def version() -> int:
 
 
 def missing() -> tuple[str, ...]:
-    """Return what Landlock does not keep a command from on this kernel."""
+    """Return what Landlock of this kernel does not prevent."""
     found = version()
     network = "the network but for TCP" if found >= _TCP_SINCE else "the network"
     signals = () if found >= _SCOPES_SINCE else ("signals to other processes (Linux 6.12)",)

@@ -475,7 +475,7 @@ class Replay:
             lines.append(
                 f"  write {position}  word {word} = {value:#x}"
                 + (", fenced" if fenced else "")
-                + ("   <- the flag: now the consumer reads" if self._flags(word) else "")
+                + ("   <- the flag: now the consumer reads" if self._is_flag(word) else "")
             )
         for word, (right, seen, final) in enumerate(
             zip(self.right, self.seen, self.final, strict=True)
@@ -485,7 +485,7 @@ class Replay:
             lines.append(f"  word {number}: {seen:#x}, later {final:#x}; meant {right:#x}{note}")
         return "\n".join(lines)
 
-    def _flags(self, word: int) -> bool:
+    def _is_flag(self, word: int) -> bool:
         return word == self.numbers.flag_word
 
 

@@ -301,7 +301,7 @@ def _own_folder() -> str:
 
 
 def _fails(prefix: Sequence[str], hidden: Sequence[str]) -> str:
-    """Return one line on why a command prefix does not isolate; "" if it does."""
+    """Return why a command prefix does not isolate, in one line; "" if it does."""
     said, why = _run([*prefix, sys.executable, "-I", "-c", _PROBE, *hidden, search_path()])
     return "" if said == "isolated" else why
 

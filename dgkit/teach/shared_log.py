@@ -97,7 +97,7 @@ class Log:
         return made
 
     def revoke_others(self, access: Access) -> None:
-        """Revoke every access but one; after this, no other importer can move a byte."""
+        """Revoke every access but one; afterwards no other importer can move a byte."""
         for other in self._accesses:
             if other is not access:
                 other.exported.close()

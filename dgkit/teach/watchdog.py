@@ -133,7 +133,7 @@ def _stat(path: Path) -> list[str]:
 
 
 def end_below(pid: int) -> None:
-    """Kill all processes below one, until there are none."""
+    """Kill all descendants of a process, until there are none."""
     deadline = time.monotonic() + _END_S
     while (found := _below(pid)) and time.monotonic() < deadline:
         for each in found:
@@ -145,7 +145,7 @@ def end_below(pid: int) -> None:
 
 
 def _below(pid: int) -> list[int]:
-    """Return the processes below one, but those that have ended."""
+    """Return the running descendants of a process."""
     stats = {int(each.name): _stat(each / "stat") for each in Path("/proc").glob("[0-9]*")}
     found, new = set[int](), {pid}
     while new:

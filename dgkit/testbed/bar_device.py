@@ -36,7 +36,7 @@ def address(memory: int) -> int:
 
 
 def words(memory: int) -> str:
-    """Return kernel arguments that keep the host guest's kernel from using the BAR's memory.
+    """Return arguments by which the host guest's kernel leaves the BAR's memory unused.
 
     Programs find the BAR by the argument dgkit.bar=SIZE@ADDRESS in /proc/cmdline.
     """

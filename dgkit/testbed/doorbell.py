@@ -121,7 +121,7 @@ class _BarQueue(KernelQueue):
 
     @property
     def lost(self) -> bool:
-        """True if the process on the Arm cores was killed, or its guest says nothing any more."""
+        """True if the process on the Arm cores was killed, or its guest does not answer."""
         return self._lost
 
     def close(self) -> None:
@@ -149,7 +149,7 @@ class _BarQueue(KernelQueue):
         self._reader.close()
 
     def _release(self) -> None:
-        """Release what was made in the memory."""
+        """Release the objects in the memory."""
 
     def __enter__(self: Self) -> Self:
         return self
@@ -461,7 +461,7 @@ def serve_gpu_queue(
 
 
 def _keep_alive(connection: socket.socket) -> None:
-    """Have the kernel end a connection whose other machine says nothing any more."""
+    """Have the kernel end a connection whose other machine does not answer."""
     connection.settimeout(None)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in _KEEPALIVE:

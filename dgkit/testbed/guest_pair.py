@@ -123,7 +123,7 @@ def latency(
 
 
 def latest(kind: str, name: str, timeout: float, absent: str, use: Callable[[bytes], T]) -> T:
-    """Return what `use` returns for a file's content; wait for another one if that is outdated.
+    """Return `use(content)` of a file; while it is outdated, wait for the next content.
 
     Raises:
         TestbedError: There was none in `timeout` seconds; `absent` says what that means.

@@ -231,6 +231,7 @@ bool signal_join(struct comm *c, struct request *r, dg_wr *write)
 {
 	struct signal_batch *b = &c->batch;
 	const struct peer *p = r->peer;
+	/* "Joined signals" above has the reason of each condition. */
 	if (!r->signals || p->rank != c->rank || b->joined == BATCH_WORDS || p->ready.first ||
 	    p->in_order.first != r)
 		return false;
@@ -241,6 +242,7 @@ bool signal_join(struct comm *c, struct request *r, dg_wr *write)
 	const uint32_t at = BATCH_WORDS + b->next_joined++ % BATCH_WORDS;
 	b->joined++;
 	b->values[at] = m->shadow[word] += r->signal.value;
+	/* A read, to the core: from the batch's memory into the word. */
 	*write = (dg_wr){.user = r->index,
 			 .op = DG_READ,
 			 .flags = DG_FENCE,

@@ -39,7 +39,7 @@ static bool parse_data(const uint8_t *bytes, uint32_t first, uint32_t end, struc
 	return true;
 }
 
-static bool needs(uint32_t segments, uint32_t least, uint32_t most, struct nic_fault *f)
+static bool check_segments(uint32_t segments, uint32_t least, uint32_t most, struct nic_fault *f)
 {
 	if (segments < least)
 		return fail(f, SYNDROME_LOCAL_QP, "number of segments, too few", segments, least);
@@ -88,7 +88,7 @@ static bool parse_atomic(const uint8_t *bytes, uint32_t segments, uint32_t opmod
 		return fail(f, SYNDROME_LOCAL_QP, "opmod; it is 8 or 9", opmod, 9);
 	w->atomic.size = masked && opmod == 8 ? 4 : 8;
 	const uint32_t most = w->opcode == WQE_MASKED_CS && w->atomic.size == 8 ? 5 : 4;
-	if (!needs(segments, most, most, f))
+	if (!check_segments(segments, most, most, f))
 		return false;
 	const uint32_t first = 2 + parse_operands(bytes + 2 * WQE_SEGMENT, w->opcode, &w->atomic);
 	if (!parse_data(bytes, first, segments, w, f) || !no_inline(w, f))
@@ -112,12 +112,12 @@ static bool parse_body(const uint8_t *bytes, uint32_t segments, uint32_t opmod, 
 	case WQE_SEND_IMM:
 		return parse_data(bytes, 1, segments, w, f);
 	case WQE_DUMP:
-		return needs(segments, 2, WQE_SEGMENTS_MAX, f) &&
+		return check_segments(segments, 2, WQE_SEGMENTS_MAX, f) &&
 		       parse_data(bytes, 1, segments, w, f) && no_inline(w, f);
 	case WQE_WAIT:
 		w->max_index = be32_at(bytes + 24);
 		w->cqn = be32_at(bytes + 28) & 0xffffff;
-		return needs(segments, 2, 2, f);
+		return check_segments(segments, 2, 2, f);
 	case WQE_WRITE:
 	case WQE_WRITE_IMM:
 	case WQE_READ:
@@ -129,7 +129,7 @@ static bool parse_body(const uint8_t *bytes, uint32_t segments, uint32_t opmod, 
 	default:
 		return fail(f, SYNDROME_LOCAL_QP, "opcode, unknown", w->opcode, WQE_DUMP);
 	}
-	if (!needs(segments, 2, WQE_SEGMENTS_MAX, f))
+	if (!check_segments(segments, 2, WQE_SEGMENTS_MAX, f))
 		return false;
 	w->remote = be64_at(bytes + 16);
 	w->rkey = be32_at(bytes + 24);
@@ -154,7 +154,7 @@ bool dg_nic_parse(const uint8_t *bytes, uint16_t index, uint32_t qpn, struct nic
 	if (second >> 8 != qpn)
 		return fail(fault, SYNDROME_LOCAL_QP, "queue pair number; it should be the second number",
 			    second >> 8, qpn);
-	return needs(segments, 1, WQE_SEGMENTS_MAX, fault) &&
+	return check_segments(segments, 1, WQE_SEGMENTS_MAX, fault) &&
 	       parse_body(bytes, segments, first >> 24, out, fault);
 }
 

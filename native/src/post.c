@@ -86,7 +86,7 @@ static const char *grouped(uint64_t n, char text[27])
 	return at;
 }
 
-/* The request determines which side is reported: imported GPU memory may be the local one. */
+/* `remote`: the entry is that of the request's remote region. An import may be the local one. */
 static __attribute__((cold)) int out_of_bounds(const struct dg_region_entry *entry, const dg_wr *wr,
 					       bool remote)
 {

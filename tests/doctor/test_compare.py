@@ -23,9 +23,9 @@ def test_the_check_that_blocks_one_of_two_machines_comes_first():
     found = compared("dgx-a100", "container", Goal.RDMA)
     first = found.differences[0]
     assert first.check in ("memlock", "container")
-    assert (first.decides, first.matters, max(first.verdicts)) == (True, True, Verdict.FAIL)
+    assert (first.is_relevant, first.matters, max(first.verdicts)) == (True, True, Verdict.FAIL)
     assert {one.name for one, _ in found.paths} >= {"rdma-gpu-dmabuf"}
-    order = [one.decides for one in found.differences]
+    order = [one.is_relevant for one in found.differences]
     assert order == sorted(order, reverse=True)
 
 

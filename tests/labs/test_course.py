@@ -332,9 +332,9 @@ def test_hints_say_more_each_time_and_are_recorded(released, tmp_path, capsys):
         assert main(["teach", "check", "--hint", str(mine)]) == 1
         text = hints.HINTS["format"][level - 1]
         assert f"    hint {level} of 3: {text}\n" in capsys.readouterr().out
-    assert hints.seen(mine) == {"format": 3}
+    assert hints.shown(mine) == {"format": 3}
     mine.with_name(hints.FILE).write_text('{"find_the_bytes.ipynb": {"format": 7, "x": []}}')
-    assert hints.seen(mine) == {}
+    assert hints.shown(mine) == {}
 
 
 def test_a_watched_notebook_is_checked_each_time_that_it_is_saved(

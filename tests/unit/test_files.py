@@ -121,7 +121,7 @@ def test_a_file_without_an_end_and_one_that_would_block_are_no_notebooks(tmp_pat
     for path in (tmp_path / hints.FILE, Path("/dev/zero")):
         with pytest.raises(OSError, match=f"not a regular file: '{path}'"):
             student_notebook.load(path)
-    assert hints.seen(tmp_path / "lab.ipynb") == {}
+    assert hints.shown(tmp_path / "lab.ipynb") == {}
 
 
 def test_no_more_than_the_limit_is_read(tmp_path):

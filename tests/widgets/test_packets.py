@@ -91,7 +91,7 @@ def test_a_visible_view_follows_the_file_also_by_half_packets_and_when_it_is_wri
 
 
 def test_only_the_newest_packets_are_kept(tmp_path, monkeypatch, view):
-    monkeypatch.setattr("dgkit.widgets.packets.packets._KEPT", 10)
+    monkeypatch.setattr("dgkit.widgets.packets.packets._MAX_PACKETS", 10)
     path = tmp_path / "many.pcapng"
     path.write_bytes(HEAD + packet(PING, queue=0) * 25)
     shown = view(dgkit.PacketPanel(path))

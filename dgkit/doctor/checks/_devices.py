@@ -48,7 +48,7 @@ _SUFFICIENT = (Verdict.OK, Verdict.WARN)
 
 
 def any_of(findings: Sequence[Finding], instead: str = "") -> Iterator[Finding]:
-    """Yield the findings; if one card suffices, those of worse cards become not applicable.
+    """Yield the findings; where one card suffices, mark those of worse cards as not applicable.
 
     In this way no remedy reconfigures a card that may be in use for something else.
 

@@ -88,7 +88,7 @@ def _memlock(case: Case) -> Finding:
     soft, hard = _soft_and_hard(case.machine.read.ask("memlock")) or (None, None)
     unlimited = soft is None or soft >= max(case.size, _PLENTY) or exempt
     if unlimited and (kept := case.machine.know(kept_by_handover)):
-        return _kept(case.machine, kept)
+        return _kexec_handover(case.machine, kept)
     if soft is None:
         return finding.ok("unlimited")
     if exempt is None:
@@ -104,7 +104,7 @@ def _memlock(case: Case) -> Finding:
     return _limited(case, soft, hard)
 
 
-def _kept(machine: Machine, kept: int) -> Finding:
+def _kexec_handover(machine: Machine, kept: int) -> Finding:
     release = machine.know(uname).release
     return finding.warn(
         f"{size_text(kept)} of memory cannot be locked",

@@ -67,7 +67,7 @@ def _join(names: set[str]) -> str:
 
 
 def _judge_modes(host: Machine, dpu: Machine) -> Finding | None:
-    """Return a failure if the sides show different modes, so cannot be one card; else None."""
+    """Return a failure if the modes of the two sides differ: they are not one card; else None."""
     on_host = {bluefield.mode(settings) for _, settings in host.know(bluefield.configs)}
     on_dpu = {bluefield.mode(settings) for _, settings in dpu.know(bluefield.configs)}
     if Mode.UNKNOWN in on_dpu and any(port.host for port in dpu.know(bluefield.representors)):

@@ -95,44 +95,42 @@ def _soft_roce(case: Case) -> list[str]:
 
 
 def _hidden(case: Case, device: RdmaDevice, visible: frozenset[str]) -> Finding:
-    engine = case.machine.know(virtual.container).engine
+    """Judge a device that the kernel has and libibverbs does not list."""
     others = case.machine.know(rdma.devices).devices
-    if any(other.model == device.model and other.name in visible for other in others):
-        found, why = (
-            "no file in /dev/infiniband",
-            "Others of its kind are listed: its library is here.",
-        )
-        if not case.machine.know(virtual.container).engine:
-            return finding.fail(
-                found,
-                needed="uverbs file",
-                why=why,
-                remedy=["ls -l /dev/infiniband", "sudo udevadm trigger -s infiniband_verbs"],
-            )
-        release = versions.rdma_core(case.machine.know(versions.libraries).version("libibverbs"))
-        why = "This container was not given it."
-        if release is None or not release < _SKIPS_UNOPENED:
-            return finding.ok(found, why=why)
-        return finding.warn(
-            found,
-            needed="rdma-core 38 or later",
-            sources=[_UNOPENED],
-            why=f"{why} librdmacm of rdma-core {release} then finds no device at all (ENODEV); "
-            "verbs without librdmacm work.",
-            remedy=[
-                "# In the container's image: rdma-core 38 or later; or give it all device files."
-            ],
-        )
-    lib = "ibv_devinfo does not list it: its provider library is missing"
+    has_library = any(other.model == device.model and other.name in visible for other in others)
+    in_container = bool(case.machine.know(virtual.container).engine)
+    if has_library:
+        return _without_device_file(case, in_container=in_container)
+    why = "ibv_devinfo does not list it: its provider library is missing"
     remedy = [_install_providers(case.machine)]
-    if engine:
-        lib += " from the container's image, or the container has no /dev/infiniband"
+    if in_container:
+        why += " from the container's image, or the container has no /dev/infiniband"
         remedy += with_devices(case.machine, gpu=False, infiniband=True)
     return finding.fail(
-        "in the kernel, not in libibverbs",
-        needed="both",
-        why=f"{lib}.",
-        remedy=remedy,
+        "in the kernel, not in libibverbs", needed="both", why=f"{why}.", remedy=remedy
+    )
+
+
+def _without_device_file(case: Case, *, in_container: bool) -> Finding:
+    found = "no file in /dev/infiniband"
+    if not in_container:
+        return finding.fail(
+            found,
+            needed="uverbs file",
+            why="Others of its kind are listed: its library is here.",
+            remedy=["ls -l /dev/infiniband", "sudo udevadm trigger -s infiniband_verbs"],
+        )
+    release = versions.rdma_core(case.machine.know(versions.libraries).version("libibverbs"))
+    why = "This container was not given it."
+    if release is None or not release < _SKIPS_UNOPENED:
+        return finding.ok(found, why=why)
+    return finding.warn(
+        found,
+        needed="rdma-core 38 or later",
+        sources=[_UNOPENED],
+        why=f"{why} librdmacm of rdma-core {release} then finds no device at all (ENODEV); "
+        "verbs without librdmacm work.",
+        remedy=["# In the container's image: rdma-core 38 or later; or give it all device files."],
     )
 
 
@@ -226,7 +224,7 @@ def _own_gid(machine: Machine, device: RdmaDevice) -> list[str]:
 
 
 def _is_nearest(case: Case, device: RdmaDevice) -> bool:
-    """Return whether a device without a link is near a GPU, and no device with one is near any."""
+    """Return whether the only devices near a GPU have no link."""
     tree, known = case.machine.know(pci.tree), case.machine.know(rdma.devices).devices
     if case.machine.know(virtual.virtual).is_vm or not device.address:
         return False

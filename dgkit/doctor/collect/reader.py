@@ -157,7 +157,7 @@ def tracing() -> Iterator[Trace]:
 
 
 def note(key: str, reading: Reading) -> Reading:
-    """Record a reading in this thread's trace, if there is one, and return the reading."""
+    """Record a reading in the trace of this thread, if it has one; return the reading."""
     if _stack.traces:
         _stack.traces[-1].readings.setdefault(key, reading)
     return reading

@@ -61,7 +61,7 @@ class RecordedReader(Reader):
         self.snapshot = snapshot
 
     def read(self, key: str) -> Reading:
-        """Return the recorded reading, or one whose fault says why there is none."""
+        """Return the recorded reading, or one with the fault `unrecorded` or the recorded fault."""
         return note(key, self._recorded(key))
 
     def _recorded(self, key: str) -> Reading:

@@ -107,7 +107,7 @@ def _refuted(tried: Iterable[Result]) -> frozenset[str]:
 
 
 def _verdict(results: Sequence[Result]) -> Verdict:
-    """Return OK if what was tried works: each subject, or any where one suffices."""
+    """Return OK if each subject works, or any of them where one suffices."""
     worked = [result.verdict is Verdict.OK for result in results]
     every = any(result.experiment.every for result in results)
     return Verdict.OK if (all(worked) if every else any(worked)) else Verdict.FAIL

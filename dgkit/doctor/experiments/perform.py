@@ -87,7 +87,7 @@ def perform(experiment: Experiment, *, limit_s: float = LIMIT_S) -> Result:
 
 
 def _read(output: str, errors: str) -> tuple[Verdict, str]:
-    """Return the verdict and sentence of an answer: the last line, as libraries may print, too."""
+    """Return verdict and sentence of an answer, its last line: libraries may print others."""
     try:
         last = output.strip().rpartition("\n")[2]
         answer = msgspec.json.decode(last, type=_Answer)

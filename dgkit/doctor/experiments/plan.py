@@ -152,7 +152,7 @@ def _peer(address: str, keys: str, place: str) -> Experiment:
 
 
 def _doca(machine: Machine, gpus: tuple[str, ...]) -> Iterator[Experiment]:
-    """Yield DOCA DMA by a BlueField if there are one and DOCA, else by softdoca."""
+    """Yield DOCA DMA: of a BlueField if it and DOCA are present, else of softdoca."""
     card = machine.know(bluefield.cards) and "dma" in machine.know(doca.doca).parts
     for target in ([0] if gpus else []) + [-1]:
         place = f"GPU {target}" if target >= 0 else "host memory"

@@ -225,7 +225,7 @@ def rdma_loopback(device: str, source: str, target: str) -> str:
 
 @contextlib.contextmanager
 def _judged() -> Iterator[None]:
-    """Raise dgkit's errors as what they say of the experiment."""
+    """Raise dgkit's errors as results of the experiment."""
     from ...errors import DeviceUnavailable, DgkitError
 
     try:

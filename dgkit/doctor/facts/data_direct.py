@@ -42,7 +42,7 @@ def functions(machine: Machine) -> tuple[PciDevice, ...]:
 
 
 def placements(machine: Machine) -> tuple[Placement, ...] | None:
-    """Return the placement of each function; None if rdma_topo has no rule for one of them."""
+    """Return the placement of each function; None if rdma_topo cannot place one of them."""
     tree = machine.know(pci.tree)
     found = [_placement(tree, function) for function in functions(machine)]
     known = tuple(placement for placement in found if placement is not None)

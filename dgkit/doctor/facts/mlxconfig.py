@@ -134,7 +134,7 @@ def queries(machine: Machine, addresses: Sequence[str], names: Collection[str]) 
 
 
 def query(machine: Machine, address: str, names: Collection[str]) -> Config:
-    """Query some settings of a card, or all settings if it does not know one of these.
+    """Query some settings of a card; all settings if it has not each of them.
 
     mstconfig is the distribution's build of the same program. Both need root; otherwise they exit
     before opening a device.

@@ -101,7 +101,7 @@ def is_outdated(machine: Machine) -> bool:
 
 
 def prefers_peermem(machine: Machine) -> str:
-    """Return why, with closed modules, nvidia-peermem is easier to get than dma-buf; "" if not.
+    """Return why nvidia-peermem is the easier choice with closed modules; "" if it is not.
 
     Source: NVIDIA GPU Operator documentation, GPUDirect RDMA, Prerequisites.
     """

@@ -128,7 +128,7 @@ def _near(tree: PciTree, a: str, b: str, common: tuple[str, ...]) -> tuple[Near,
 
 
 def one_bridge(path: Path) -> str:
-    """Return a text: whether the devices are below one PCIe bridge, and whether they need to be."""
+    """Describe whether the devices are below one PCIe bridge, and whether they need to be."""
     place = {
         Near.PIX: "They are: at most one PCIe switch is between them.",
         Near.PXB: f"They are: {len(path.switches)} PCIe switches are between them, no host bridge.",

@@ -62,7 +62,7 @@ def letters(diagnosis: Diagnosis) -> list[Letter]:
 
 
 def _recipient(machine: Machine, line: str) -> str:
-    """Return who may do what a line of a remedy says; "" if the user may."""
+    """Return who has the rights for a line of a remedy; "" if the user has."""
     if _POWER.search(line) or _BIOS.match(line):
         return _BMC
     if match := _IMAGE.match(line):
@@ -205,8 +205,8 @@ def _cause(found: Answer, width: int) -> Iterator[Line]:
 def comparison_page(found: Comparison, *, width: int = WIDTH) -> list[Line]:
     """Return the lines: verdicts, data paths, what decides the goal, what else differs."""
     lines = [*_head(found, width)]
-    deciding = [one for one in found.differences if one.decides]
-    others = [one for one in found.differences if not one.decides]
+    deciding = [one for one in found.differences if one.is_relevant]
+    others = [one for one in found.differences if not one.is_relevant]
     foot = [(), *_foot(found, width)]
     room = LINES - len(lines) - len(foot)
     titles = ("Different verdicts, those that the goal depends on first", "Other differences")

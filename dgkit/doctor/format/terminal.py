@@ -94,7 +94,7 @@ def _fitting(diagnosis: Diagnosis, writer: _Writer, room: int) -> list[Line]:
         else:
             left.append(group)
             continue
-        writer.keep()
+        writer.mark_written()
     lines += [(), *writer.names(left)] if left else []
     return [*lines, *_advice(diagnosis, writer.width, room - len(lines))]
 
@@ -210,14 +210,14 @@ class _Writer:
     def _state(self) -> tuple[dict[tuple[str, ...], str], str, set[str]]:
         return dict(self._remedies), self._last_check, set(self._explained)
 
-    def keep(self) -> None:
-        """Mark the form that was yielded last as written, so that later ones may refer to it."""
+    def mark_written(self) -> None:
+        """Mark the form that was yielded last as written; later forms may refer to it."""
         self._kept = self._state()
 
     def forms(
         self, group: FindingGroup, findings: Sequence[Finding]
     ) -> Iterator[tuple[str, list[Line]]]:
-        """Yield the forms of a finding, longest first; call `keep` for the form that is written."""
+        """Yield the forms of a finding, longest first; call mark_written() for the one written."""
         unanswered = group.finding.verdict is Verdict.UNKNOWN
         if not unanswered:
             yield "full", [*self.full(group), *self.consequences(group, findings)]
@@ -309,7 +309,7 @@ class _Writer:
 
 
 def shortened(lines: list[Line], room: int) -> list[Line]:
-    """Return at most `room` lines, the last of which then says where all are."""
+    """Return at most `room` lines; if some are left out, the last one names where all are."""
     if len(lines) <= room:
         return lines
     return [*lines[: room - 1], (Span("... (all of it: --json)", "faint"),)]

@@ -45,7 +45,7 @@ class PseudonymGenerator:
         if kind == "uuid" and digits.startswith("fe80000000000000"):  # a GID
             return digits[:16] + self.hex("guid", digits[16:])
         start = "02" if kind == "mac" else ""
-        return self._keep(kind, digits, lambda stream: (start + stream.hex())[: len(digits)])
+        return self._pseudonym(kind, digits, lambda stream: (start + stream.hex())[: len(digits)])
 
     def ipv4(self, text: str) -> str:
         """Replace an IPv4 address; invalid text and kept networks are returned unchanged."""
@@ -60,7 +60,7 @@ class PseudonymGenerator:
             host = int.from_bytes(stream[:4], "big") % 2**17
             return str(ipaddress.IPv4Address(_BENCHMARK + host))
 
-        return self._keep("ipv4", text, make)
+        return self._pseudonym("ipv4", text, make)
 
     def ipv6(self, text: str) -> str:
         """Replace an IPv6 address or a GID; the result is full or compressed like the original."""
@@ -78,11 +78,11 @@ class PseudonymGenerator:
 
     def name(self, kind: str, name: str) -> str:
         """Replace a name by its kind and six digits: `host-ab12f3`."""
-        return self._keep(kind, name, lambda stream: f"{kind}-{stream[:3].hex()}")
+        return self._pseudonym(kind, name, lambda stream: f"{kind}-{stream[:3].hex()}")
 
     def shaped(self, value: str) -> str:
         """Replace a serial number: digits by digits, letters by letters."""
-        return self._keep("serial", value, lambda stream: _shaped(value, stream))
+        return self._pseudonym("serial", value, lambda stream: _shaped(value, stream))
 
     def _ipv6(self, address: ipaddress.IPv6Address) -> ipaddress.IPv6Address:
         if address.ipv4_mapped:
@@ -96,10 +96,10 @@ class PseudonymGenerator:
             host = int.from_bytes(stream[:12], "big")
             return str(ipaddress.IPv6Address(_DOCUMENTATION | host))
 
-        return ipaddress.IPv6Address(self._keep("ipv6", str(address), make))
+        return ipaddress.IPv6Address(self._pseudonym("ipv6", str(address), make))
 
-    def _keep(self, kind: str, value: str, make: Callable[[bytes], str]) -> str:
-        """Return the pseudonym of a value, made from 64 bytes by `make`; retry on a collision."""
+    def _pseudonym(self, kind: str, value: str, make: Callable[[bytes], str]) -> str:
+        """Return the pseudonym that `make` forms from 64 bytes; retry on a collision."""
         attempt = 0
         while (kind, value) not in self._known:
             message = f"{kind}\0{value}\0{attempt}".encode("utf-8", "surrogatepass")

@@ -53,7 +53,7 @@ def session_lines(session: Session) -> list[str]:
 
 
 def bytes_expression(data: bytes, elsewhere: str) -> str:
-    """Return an expression for bytes, or `elsewhere` if they are too many for a cell."""
+    """Return an expression for bytes; `elsewhere` if it would be too long for a cell."""
     if len(data) <= _MAX_LITERAL:
         return repr(bytes(data))
     if len(data) <= MAX_ENCODED:

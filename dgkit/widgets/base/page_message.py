@@ -21,7 +21,7 @@ _TYPES: dict[str, type] = {  # by the annotation of a handler's parameter
 
 
 def check_json(value: Any, depth: int = 0) -> None:
-    """Raise ValueError for JSON that no view sends, and that could not be sent back to one.
+    """Raise ValueError for JSON that could not be sent back to a view.
 
     Numbers are finite, text is valid Unicode, and lists and objects are nested at most 8 deep.
     """
@@ -57,7 +57,7 @@ def check_fields(method: Callable[..., Any], fields: Mapping[str, Any]) -> None:
 
 
 def check_traits(state: Mapping[str, Any]) -> None:
-    """Raise ValueError if a page must not set one of these traits, or not to this value.
+    """Raise ValueError if a page must not set one of these traits, or not to its value.
 
     The code of a panel runs in each page of its kernel, so no page may replace it.
     """

@@ -222,17 +222,15 @@ def _answer_pages() -> None:
 
 
 def _cell_ended(_result: object = None) -> None:
-    """Renew the outputs: at once for nbclient, which ignores later updates, else soon.
-
-    Front ends that show a live view name the cell, and receive updates at any time.
-    """
-    waiting = False
+    """Renew the outputs: at once for nbclient, which ignores later updates, else soon."""
+    is_stale = False
     for output in list(_published):
         if output.headless:
             output.flush()
-        else:
-            waiting = waiting or output.stale()
-    if waiting and not any(not task.done for task in _renewing):
+        else:  # a front end that accepts updates at any time
+            is_stale = is_stale or output.stale()
+    is_renewing = any(not task.done for task in _renewing)
+    if is_stale and not is_renewing:
         _renewing[:] = [scheduler.start(_renew_soon(), _renewal_failed)]
 
 
@@ -266,7 +264,7 @@ class ContainerPicture:
             self._static.publish()
 
     def publish_late(self) -> None:
-        """Publish them at the end of the cell if the panels came after the container's display."""
+        """Publish them at the end of the cell if panels were added after the display."""
         if self._run == cell_lifetime.current_run() and not self._static.published:
             self.publish()
 

@@ -83,7 +83,7 @@ def dashboard(session: Session | None = None) -> Dashboard:
 
 
 def _document() -> Any:
-    """Return the document for which Panel runs this code, one for each page; None elsewhere."""
+    """Return the document of the page for which Panel runs this code; None elsewhere."""
     panel = sys.modules.get("panel.io.state")
     return None if panel is None else panel.state.curdoc
 

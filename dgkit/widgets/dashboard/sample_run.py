@@ -111,7 +111,7 @@ class SampleRun:
                 self._changed()
 
     def _actions(self) -> list[scheduler.Steps]:
-        return [self._allocate(), self._write(), self._look(), self._measure()]
+        return [self._allocate(), self._write(), self._select_first_bytes(), self._measure()]
 
     def _allocate(self) -> scheduler.Steps:
         empty = partial(self._session.empty, (_ROWS, _WIDTH), name="sample", replace=True)
@@ -134,7 +134,7 @@ class SampleRun:
             yield from scheduler.sleep(_BLOCK_S)
         self._took_ns = median(took)
 
-    def _look(self) -> scheduler.Steps:
+    def _select_first_bytes(self) -> scheduler.Steps:
         self._panels.hex.select(0, 16)
         yield
 

@@ -142,7 +142,7 @@ class DoctorPanel(BokehPanel):
 
     @handler
     def aim(self, goal: str) -> None:
-        """Judge for another goal; `auto` chooses one by what the machine shows."""
+        """Judge for another goal; `auto` chooses one from the machine's hardware."""
         self._goal = parse_goal(goal)
         self._request(Request(self._goal, size=self._size))
 
@@ -243,7 +243,7 @@ class DoctorPanel(BokehPanel):
             self._pair = None if topology is None else topology.nearest
 
     def _ended(self) -> None:
-        """Start the next requested run, however this one ended."""
+        """Start the next requested run, whether this one succeeded or failed."""
         with self._lock:
             self._current, request, self._next = None, self._next, None
             if request is not None and not self._closed:

@@ -53,7 +53,7 @@ def serialize_experiments(result: Result) -> list[dict[str, Any]]:
 
 
 def serialize_comparison(found: Comparison | None) -> dict[str, Any] | None:
-    """Return the two names, the data paths and the checks that differ, deciding ones first."""
+    """Return the two names, the data paths and the checks that differ, relevant ones first."""
     if found is None:
         return None
     return {
@@ -67,4 +67,9 @@ def serialize_comparison(found: Comparison | None) -> dict[str, Any] | None:
 def _row(one: Difference) -> dict[str, Any]:
     sides = [truncate(side[0].found) if side else "not judged" for side in (one.first, one.second)]
     verdicts = [str(verdict) for verdict in one.verdicts]
-    return {"check": one.check, "decides": one.decides, "verdicts": verdicts, "found": sides}
+    return {
+        "check": one.check,
+        "decides": one.is_relevant,
+        "verdicts": verdicts,
+        "found": sides,
+    }

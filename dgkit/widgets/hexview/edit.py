@@ -102,7 +102,7 @@ class EditHistory:
             self._in_flight.append(edit)
             if not self._settling:
                 self._settling = True
-                scheduler.start(self._settle(), self._failed)
+                scheduler.start(self._finish_edits(), self._failed)
         return edit
 
     def _next(self) -> Edit | None:
@@ -110,7 +110,7 @@ class EditHistory:
             self._settling = bool(self._in_flight)
             return self._in_flight.popleft() if self._in_flight else None
 
-    def _settle(self) -> Generator[bool, None, None]:
+    def _finish_edits(self) -> Generator[bool, None, None]:
         while (edit := self._next()) is not None:
             error = yield from _wait(edit.transfer)
             with self._lock:

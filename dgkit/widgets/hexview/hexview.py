@@ -295,7 +295,7 @@ class HexView(Panel, ValueWidget):  # type: ignore[misc]
             self.refresh_traits()
         if self._selected.stale:
             self._take_value(page)
-        return self._past.look(page).reply()
+        return self._past.apply(page).reply()
 
     @handler
     def visible(self, view: str, on: bool) -> None:
@@ -459,7 +459,7 @@ class HexView(Panel, ValueWidget):  # type: ignore[misc]
     # Implementation.
 
     def _send_page(self, view: str, page: Page) -> None:
-        about, buffers = self._past.look(page).reply()
+        about, buffers = self._past.apply(page).reply()
         self.broadcast("bytes", buffers, view=view, **about)
         if (fields := self._structure.of_page(page)) is not None:
             self.broadcast("fields", **fields)

@@ -78,7 +78,7 @@ class RegionScan(ABC):
         self._start(urgent=True)
 
     def renew(self, *, urgent: bool = False) -> None:
-        """Scan again if a view is visible; `urgent`: without a pause after the last scan."""
+        """Scan again if a view is visible; with `urgent` at once, else after a pause."""
         if self._viewers.any_recent():
             self._start(urgent=urgent)
 
@@ -113,7 +113,7 @@ class RegionScan(ABC):
             self._running = False
         self._failed(error)
 
-    def _again(self, scanned: float) -> bool | None:
+    def _is_due(self, scanned: float) -> bool | None:
         """Return True to scan now, None to check again later, and False to end the task."""
         passed = time.monotonic() - scanned
         live = self._live() and self._wanted_now()
@@ -132,7 +132,7 @@ class RegionScan(ABC):
                 asked, self._wanted, self._urgent = self._wanted, False, False
             yield from self._scan_once(asked)
             scanned = time.monotonic()
-            while (again := self._again(scanned)) is None:
+            while (again := self._is_due(scanned)) is None:
                 yield
 
     def _scan_once(self, asked: bool) -> Generator[Any, None, None]:

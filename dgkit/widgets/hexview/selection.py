@@ -202,7 +202,7 @@ class SelectedBytes:
                     self.data = self._reader.read(region, self._sources()[:1], start, size)[0]
 
     def take(self, page: Page) -> bool:
-        """Take the bytes from a page that was read; return whether it contains them."""
+        """Copy the selected bytes from a page that was read; return whether it contains them."""
         region, start, size = self._range()
         at = start - page.at
         if region is None or region.id != page.region:

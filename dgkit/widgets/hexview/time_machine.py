@@ -108,7 +108,7 @@ class TimeMachine:
         self._why, self.at = "", None
 
     def state(self) -> dict[str, Any] | None:
-        """Return the moments that can be shown, the one shown and its write; None if it is off."""
+        """Return the range of moments, the moment shown and its write; None without a history."""
         if self._budget is None:
             return None
         history = self._history
@@ -146,8 +146,8 @@ class TimeMachine:
         fallen = f", {plural(history.first, 'older one')} fell out" if history.first else ""
         return f"{kept}{fallen}; limit {size_text(self._budget or 0)}."
 
-    def look(self, page: Page) -> Page:
-        """Record what a page that was read shows, and return it as of the moment shown."""
+    def apply(self, page: Page) -> Page:
+        """Record a page that was read in the history, and return the page of the moment shown."""
         region, history = self._selection.current(), self._history
         if history is None or region is None or page.region != self._region_id:
             return page
@@ -164,7 +164,7 @@ class TimeMachine:
         return Page(page.region, page.at, [past.data] * len(page.parts), flags, hues=hues)
 
     def _observe(self, history: WriteHistory, region: SessionRegion, page: Page) -> None:
-        """Record the bytes that no write explains: a kernel's, if one has posted, or outside's."""
+        """Record bytes that no write of the session explains: a kernel's, or changed outside."""
         before = history.last
         kernels = self._kernel_operations(region)
         writer = OUTSIDE if kernels == self._kernels else "kernel"

@@ -124,7 +124,7 @@ class _Pieces:
             del self._uses[id(data)]
 
     def compact(self, *, by_writer: bool) -> None:
-        """Join the pieces, those of one writer or all, so that no hidden bytes are kept."""
+        """Join the pieces of one writer, or all, to free the bytes that later pieces cover."""
         runs: list[list[_Piece]] = []
         for piece in self._pieces:
             if runs and not (by_writer and runs[-1][0].writer != piece.writer):

@@ -52,7 +52,7 @@ def document(dark: bool) -> Document:
     """Return the figures as a document with the roots `time`, `spread`, `curve` and `sizes`."""
     colours = _DARK if dark else _LIGHT
     doc = Document()
-    for root in (_time(colours), _spread(colours), _curve(colours), _sizes(colours)):
+    for root in (_time(colours), _distribution(colours), _curve(colours), _sizes(colours)):
         doc.add_root(root)
     return doc
 
@@ -149,7 +149,7 @@ def _time(colours: _Colours) -> Any:
     return fig
 
 
-def _spread(colours: _Colours) -> Any:
+def _distribution(colours: _Colours) -> Any:
     fig = _figure(
         "spread", "Distribution", colours, x=(0.01, 10), y=(0.001, 100), x_axis_type="log"
     )

@@ -43,8 +43,8 @@ def _empty_figures(dark: bool) -> dict[str, Any]:
     return document_state(document(dark), dark)
 
 
-def _of_setting(name: str, *, help: str) -> State[Any]:
-    """Return the trait of one value of the plot's setting."""
+def _setting_trait(name: str, *, help: str) -> State[Any]:
+    """Return a trait for one field of the plot's setting."""
     return State(
         lambda plot: getattr(plot._live.setting, name),
         lambda plot, value: plot.change(**{name: value}),
@@ -91,9 +91,9 @@ class LatencyPlot(Results, BokehPanel):
         to_json=region_id,
         help="The region that is measured; None: the plot's own memory.",
     )
-    size: State[int] = _of_setting("size", help="Bytes per operation.")
-    op: State[str] = _of_setting("op", help="write or read.")
-    path: State[str] = _of_setting("path", help="auto, inline, worker or GPU-initiated.")
+    size: State[int] = _setting_trait("size", help="Bytes per operation.")
+    op: State[str] = _setting_trait("op", help="write or read.")
+    path: State[str] = _setting_trait("path", help="auto, inline, worker or GPU-initiated.")
     p50_ns: State[float | None] = State(
         lambda plot: plot._live.figures.get("p50"), help="Median of the run so far, ns. Read-only."
     )
@@ -127,8 +127,8 @@ class LatencyPlot(Results, BokehPanel):
     def session(self) -> Session:
         """The session whose DPU is measured.
 
-        Setting another one stops the measurement and keeps its samples; start() then starts a new
-        run, of the plot's own memory.
+        Assigning another session stops the measurement and keeps its samples. The next start()
+        begins a new run, on memory that the plot allocates.
         """
         return self._live.session
 

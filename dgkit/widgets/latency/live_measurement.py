@@ -189,7 +189,7 @@ class LiveMeasurement:
             self._set_waiting("")
 
     def _set_waiting(self, text: str) -> None:
-        """Report once why no samples arrive, and once, with "", that they arrive again."""
+        """Report a change of the reason why no samples arrive; "": they arrive."""
         if text != self.waiting:
             self.waiting = text
             self._send("waiting", text=text)

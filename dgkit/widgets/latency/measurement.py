@@ -233,7 +233,7 @@ class Measurement:
         return own
 
     def free_outgrown(self) -> None:
-        """Free regions that were too small; no monitor uses them any more."""
+        """Free regions that were replaced by larger ones; no monitor uses them any more."""
         while self._outgrown:
             self._free(self._outgrown.pop())
 

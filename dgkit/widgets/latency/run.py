@@ -87,8 +87,8 @@ class Run:
     kept: str = ""
     recalled: bool = False
 
-    def keep(self) -> None:
-        """Set the key and the end of the run, which gets no more samples."""
+    def finish(self) -> None:
+        """End the run: set its key and its time; it gets no more samples."""
         self.key = uuid.uuid4().hex[:12]
         self.kept = datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
 
@@ -212,7 +212,7 @@ def check_kept(kept: Mapping[str, T], name: str) -> None:
 
 
 def current_name(kept: dict[str, T], otherwise: str) -> str:
-    """Return the name of what is being measured: `after`, if only one was kept, as `before`."""
+    """Return the name of the current run: `after` if the only kept one is `before`."""
     return "after" if list(kept) == [BEFORE] else otherwise
 
 

@@ -40,7 +40,7 @@ def _line(fig: Any, x: Any, y: Any, colour: str, name: str = "", **style: Any) -
 
 
 def _coloured(named: Mapping[str, Any]) -> Iterator[tuple[str, Any, str]]:
-    """Yield the name, unless there is only one, the run or sweep, and its colour."""
+    """Yield each run or sweep with its name ("" if it is the only one) and its colour."""
     for (name, each), colour in zip(named.items(), cycle(_COLOURS), strict=False):
         yield name if len(named) > 1 else "", each, colour
 

@@ -109,7 +109,7 @@ class Sweeps:
         self.kept[name] = sweep
 
     def named(self) -> dict[str, SizeSweep]:
-        """Return the sweeps by name: those kept, then `sweep`, which is `after` after `before`.
+        """Return the sweeps by name: the kept ones, then the current one.
 
         Raises:
             ValueError: There is none yet.

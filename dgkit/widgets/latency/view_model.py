@@ -88,7 +88,7 @@ class ViewModel:
         """
         run = self.require_samples()
         self._forget([self.kept.pop(name)] if name in self.kept else [])
-        run.keep()
+        run.finish()
         self.kept[name], self.run = run, self._new(run.config, run)
 
     def _forget(self, runs: Iterable[Run]) -> None:

@@ -77,7 +77,7 @@ class Capture:
         self._rest, self._at, self._file, self.count = b"", 0, (0, 0), 0
 
     def restarted(self) -> bool:
-        """Return whether the file was written anew, and begin with it again if so."""
+        """Return whether the file was replaced; if so, start at its beginning."""
         try:
             found = self.path.stat()
         except FileNotFoundError:

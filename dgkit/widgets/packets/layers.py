@@ -116,7 +116,7 @@ def _address(value: bytes) -> str:
 
 
 def summary(data: bytes) -> Summary:
-    """Return what a row says of a frame."""
+    """Return the summary of a frame for its row."""
     packets = _packets(data)
     if not packets:
         return Summary("malformed", "", "", f"{len(data)} bytes are no Ethernet frame")

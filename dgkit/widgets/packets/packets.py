@@ -28,8 +28,8 @@ COLUMNS = [
 RATE_COLUMNS = ["queue", "direction", "packets", "dropped", "packets/s", "Mbit/s"]
 _EVERY_S, _HIDDEN_S = 0.2, 3600.0  # between two looks at the file
 _RATE_NS = 2_000_000_000  # of these last packets the rates are
-_KEPT_BYTES = 64 << 20  # of all packets that are kept
-_KEPT = 10_000  # packets
+_MAX_BYTES = 64 << 20  # of all packets that are kept
+_MAX_PACKETS = 10_000  # packets
 _SHOWN = 200  # rows
 _MAX_STATIC_ROWS = 12  # packets in a saved notebook
 _MAX_FILTER = 200  # characters
@@ -136,7 +136,7 @@ class PacketPanel(Panel):
             added, before = False, self._problem
             try:
                 for packet in self._capture.read() if not self._problem else ():
-                    self._keep(packet)
+                    self._store(packet)
                     added = True
             except (ValueError, OSError) as error:
                 self._problem = str(error)
@@ -146,11 +146,11 @@ class PacketPanel(Panel):
         while self._read():
             continue
 
-    def _keep(self, packet: Packet) -> None:
+    def _store(self, packet: Packet) -> None:
         self._first_ns = packet.time_ns if packet.number == 1 else self._first_ns
         self._packets.append(packet)
         self._bytes += len(packet.data)
-        while len(self._packets) > _KEPT or self._bytes > _KEPT_BYTES:
+        while len(self._packets) > _MAX_PACKETS or self._bytes > _MAX_BYTES:
             self._bytes -= len(self._packets.popleft().data)
         counts = self._counts.setdefault(_key(packet), Counter())
         counts["packets"] += 1

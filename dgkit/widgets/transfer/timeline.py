@@ -31,11 +31,11 @@ def timeline(records: Iterable[dict[str, Any]]) -> dict[str, Any] | None:
     if not moved:
         return None
     base = _begin(moved[0])
-    names = sorted({_lane(record) for record in moved})
+    names = sorted({_row_name(record) for record in moved})
     ends: list[list[int]] = [[] for _ in names]  # of the last transfer in each row of each lane
     bars = []
     for record in moved:
-        lane, begin = names.index(_lane(record)), _begin(record)
+        lane, begin = names.index(_row_name(record)), _begin(record)
         row = next((at for at, end in enumerate(ends[lane]) if end <= begin), len(ends[lane]))
         ends[lane][row : row + 1] = [_end(record)]
         bars.append([record["number"], lane, row, _dmas(record, record["submit_ns"] - base)])
@@ -44,12 +44,12 @@ def timeline(records: Iterable[dict[str, Any]]) -> dict[str, Any] | None:
     return {"lanes": lanes, "bars": bars, "all": _span(moved, base), "latest": _span(latest, base)}
 
 
-def _lane(record: dict[str, Any]) -> str:
+def _row_name(record: dict[str, Any]) -> str:
     return f"{record['op']}, {record['path']}"
 
 
 def _dmas(record: dict[str, Any], submit: int) -> list[list[Any]]:
-    """Return the first and the last DMA of a transfer, or its only one, as `timeline` does."""
+    """Return the first and the last DMA of a transfer, or its only one, as for `timeline`."""
     last = [record["dma"], submit, submit + record["post_ns"], submit + record["complete_ns"]]
     if not record.get("first"):
         return [last]
