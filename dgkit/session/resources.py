@@ -1,4 +1,4 @@
-"""What connect() opened for a session: connection, device and backend."""
+"""Resources that connect() opened for a session: connection, device and backend."""
 
 from __future__ import annotations
 
