@@ -48,7 +48,7 @@ def record(
     read_everything(machine, size=size, limit_s=limit_s, progress=progress)
     with contextlib.suppress(Exception):  # malformed readings are recorded as they are
         machine.know(nic_choice.choices)
-    filtered = {key: filter_reading(key, reading) for key, reading in reader.readings().items()}
+    filtered = {key: filter_reading(key, reading) for key, reading in reader.seen().items()}
     kept = {key: reading for key, reading in filtered.items() if reading is not None}
     return Snapshot(
         dgkit=__version__,

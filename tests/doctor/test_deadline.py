@@ -124,7 +124,7 @@ def test_tools_that_hang_leave_only_what_they_alone_tell_unknown(
     monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
     with OtherMachine(limit_s=2.0) as reader:
         found = diagnose([Machine(reader)], limit_s=2.5)
-        asked = {key.split()[1] for key, one in reader.readings().items() if one.fault == "late"}
+        asked = {key.split()[1] for key, one in reader.seen().items() if one.fault == "late"}
     assert asked >= {"nvidia-smi", "mlxconfig"}
     assert _begun(pids)
     for pid in _begun(pids):

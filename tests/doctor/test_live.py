@@ -128,7 +128,7 @@ def test_a_file_that_hangs_is_late_and_stops_no_other(
         assert [one.fault for one in found] == ["late", "late", "", "late"]
         hang.set()
         assert reader.together(keys) == found, "what was late stays late"
-        assert reader.readings() == dict(zip(keys, found, strict=True))
+        assert reader.seen() == dict(zip(keys, found, strict=True))
 
 
 def test_an_unknown_kind_of_look_is_refused(reader: LiveReader) -> None:

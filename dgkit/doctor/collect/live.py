@@ -181,13 +181,13 @@ class LiveReader(Reader):
             return self._late.get(key, found)
 
     def together(self, keys: Sequence[str]) -> list[Reading]:
-        """Start all reads, then return their readings."""
+        """Start all reads, then wait in reverse order: most are complete when the last one is."""
         for key in keys:
             self._start(key)
         found = [self.read(key) for key in reversed(keys)]
         return found[::-1]
 
-    def readings(self) -> dict[str, Reading]:
+    def seen(self) -> dict[str, Reading]:
         """Return all readings so far, by key."""
         with self._lock:
             done = [key for key, job in self._jobs.items() if job.done]
