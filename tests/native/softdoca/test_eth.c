@@ -913,6 +913,44 @@ TEST(what_rules_cannot_do_is_refused)
 
 /* ---- settings ---- */
 
+static bool is_up(const char *name)
+{
+	struct ifreq r = {0};
+	const int fd = socket(AF_INET, SOCK_DGRAM, 0);
+
+	snprintf(r.ifr_name, sizeof(r.ifr_name), "%s", name);
+	const bool up = !ioctl(fd, SIOCGIFFLAGS, &r) && r.ifr_flags & IFF_UP;
+	close(fd);
+	return up;
+}
+
+/* A TAP device ends with the process that is killed, and the next process gets the name. */
+static void check_kill(struct doca_ctx *ctx)
+{
+	int fds[2];
+	char byte;
+
+	setenv("SOFTDOCA_NET", "tap:" NAME, 1);
+	CHECK_EQ(pipe(fds), 0);
+	const pid_t pid = fork();
+
+	if (!pid) {
+		alarm(60);
+		OK(doca_ctx_start(ctx));
+		CHECK_EQ(write(fds[1], "x", 1), 1);
+		pause();
+	}
+	CHECK_EQ(read(fds[0], &byte, 1), 1);
+	CHECK(is_up(NAME));
+	REFUSED(doca_ctx_start(ctx), IN_USE);
+	CHECK_EQ(kill(pid, SIGKILL), 0);
+	CHECK_EQ(waitpid(pid, NULL, 0), pid);
+	CHECK_EQ(if_nametoindex(NAME), 0);
+	OK(doca_ctx_start(ctx));
+	CHECK(is_up(NAME));
+	OK(doca_ctx_stop(ctx));
+}
+
 TEST(networks_are_checked)
 {
 	struct doca_gpu *gpu;
@@ -946,6 +984,16 @@ TEST(networks_are_checked)
 		setenv("SOFTDOCA_NET", "lo", 1);
 		OK(doca_ctx_start(ctx));
 		OK(doca_ctx_stop(ctx));
+		setenv("SOFTDOCA_NET", "tap:lo", 1);
+		REFUSED(doca_ctx_start(ctx), BAD_CONFIG);
+		CHECK_SAYS(softdoca_last_refusal(), "lo is no TAP device, or no name for one");
+		/* The kernel replaces %d by a number. */
+		setenv("SOFTDOCA_NET", "tap:" NAME "%d", 1);
+		OK(doca_ctx_start(ctx));
+		CHECK(is_up(NAME "0"));
+		OK(doca_ctx_stop(ctx));
+		CHECK_EQ(if_nametoindex(NAME "0"), 0);
+		check_kill(ctx);
 		CHECK_EQ(setresuid(65534, 65534, 65534), 0);
 	}
 	setenv("SOFTDOCA_NET", "lo", 1);

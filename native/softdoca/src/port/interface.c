@@ -72,8 +72,13 @@ static doca_error_t open_tap(struct interface *i)
 	if (i->fd < 0 && errno == ENOENT)
 		return REFUSE(DOCA_ERROR_NOT_FOUND,
 			      TUN " is missing: sudo modprobe tun; for a container also --device " TUN);
-	if (i->fd < 0 || ioctl(i->fd, TUNSETIFF, &r))
+	const bool opened = i->fd >= 0 && !ioctl(i->fd, TUNSETIFF, &r);
+	if (!opened && errno == EINVAL)
+		return MISCONFIGURED("SOFTDOCA_NET is 'tap:%s', and %s is no TAP device, or no name for one",
+				     i->name, i->name);
+	if (!opened)
 		return failed(i, "opening");
+	memcpy(i->name, r.ifr_name, sizeof r.ifr_name); /* the kernel replaces %d by a number */
 	bring_up(i);
 	return DOCA_SUCCESS;
 }
