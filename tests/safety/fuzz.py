@@ -5,7 +5,8 @@
 
 The C programs of tests/native/fuzz run under libFuzzer with AddressSanitizer and
 UndefinedBehaviorSanitizer; messages to an agent and files come from hypothesis, connections over
-TCP from fuzz_zmtp.py, ranks of NCCL from fuzz_nccl.py. Each fuzzer gets the same share of the time.
+TCP from fuzz_zmtp.py, ranks and agents of NCCL from fuzz_nccl.py, NICs from fuzz_nic_peers.py. Each
+fuzzer gets the same share of the time.
 An input that fails is kept in .cache/fuzz and named.
 """
 
@@ -117,14 +118,22 @@ def keys(seconds: float) -> str:
 
 
 def nccl(seconds: float) -> str:
-    """Connect a rank of NCCL's plugin to a hostile one."""
+    """Connect a rank of NCCL's plugin to a hostile one, and to a hostile agent."""
     from safety import fuzz_nccl
 
     return batches(fuzz_nccl.batch, seconds)
 
 
+def nic_peers(seconds: float) -> str:
+    """Connect queue pairs of a software NIC to a hostile process."""
+    from safety import fuzz_nic_peers
+
+    return batches(fuzz_nic_peers.batch, seconds)
+
+
 PYTHON: dict[str, Callable[[float], str]] = {
     "messages": messages, "zmtp": zmtp, "keys": keys, "files": files, "nccl": nccl,
+    "nic_peers": nic_peers,
 }  # fmt: skip
 C = ("descriptor", "share", "nic")
 
