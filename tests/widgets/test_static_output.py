@@ -73,9 +73,11 @@ def test_a_panel_is_put_out_with_its_card_below(session, view, published):
 def test_a_click_makes_nothing_and_the_next_cell_renews_what_has_changed(session, view, published):
     panel = view(dgkit.AllocatePanel(session)).panel
     panel._ipython_display_()
-    static_output._cell_ended()
+    until(lambda: not static_output._cell_ended() and not panel._static.stale(), "it is drawn")
+    until(lambda: all(task.done for task in static_output._renewing), "nothing is renewed")
+    before = panel.changes
     session.empty(64, name="new")
-    until(lambda: panel.changes, "the views were told")
+    until(lambda: panel.changes > before, "the views were told")
     assert len(published) == 2
     static_output._cell_ended()
     data, display_id, update = until(lambda: published[2:] and published[2], "it is renewed")

@@ -5,7 +5,7 @@ import signal
 
 import pytest
 from support.jupyter.panels import PanelError
-from support.processes.waiting import stop
+from support.processes.waiting import stop, until
 
 import dgkit
 
@@ -66,6 +66,7 @@ def test_of_a_transfer_that_was_cancelled_the_bytes_that_it_moved_are_shown(sess
     panel.wait_for("run", lambda fields: fields["run"] and fields["run"]["fraction"] > 0)
     stop(session.owned_pid)  # else a transfer may end before it is cancelled
     try:
+        until(lambda: run.silent_s > 0.2, "what had ended is recorded, and one is in flight")
         run.cancel()
         run.wait(10)
     finally:
