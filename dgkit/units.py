@@ -15,11 +15,16 @@ _LARGEST = 2**63 - 1  # limit of a size in a request (schema.py)
 
 
 def printable(text: str, kept: str = "\n\t") -> str:
-    """Return another's text with its control characters, such as terminal escapes, escaped."""
+    """Return another's text with control characters, such as ESC and U+202E, escaped.
+
+    Args:
+        text: The text.
+        kept: Control characters that stay.
+    """
     if text.isprintable():
         return text
     return "".join(
-        char if char.isprintable() or char in kept else f"\\x{ord(char):02x}" for char in text
+        char if char.isprintable() or char in kept else ascii(char)[1:-1] for char in text
     )
 
 

@@ -317,7 +317,7 @@ def test_the_board_of_a_lab_does_not_control_the_terminal(tmp_path, capsys):
     metadata = {"dgkit": {"ratios": {"bonus": 2.0}}}
     (folder / "lab.ipynb").write_text(json.dumps({"metadata": metadata, "cells": []}))
     assert main(["teach", "board", str(tmp_path), "lab1"]) == 0
-    assert capsys.readouterr().out == "    2.00  a\\x1b]0;owned\\x07\\x0ab\n"
+    assert capsys.readouterr().out == "    2.00  a\\x1b]0;owned\\x07\\nb\n"
 
 
 def test_feedback_is_text_that_a_file_can_have():

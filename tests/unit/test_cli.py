@@ -89,7 +89,7 @@ def test_the_name_of_a_file_does_not_control_the_terminal(command, tmp_path, cap
     path.write_text("{}")
     assert main([*command.split(), str(path)]) in (1, 2)
     err = capsys.readouterr().err
-    assert r"a\x1b]0;owned\x07\x202e" in err
+    assert r"a\x1b]0;owned\x07\u202e" in err
     assert err.rstrip("\n").isprintable()
 
 

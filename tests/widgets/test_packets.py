@@ -2,14 +2,16 @@
 
 import io
 import os
+import resource
 import struct
 
 import dpkt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.doca.captures import BEGIN, HEAD, PING, block, packet
+from support.doca.captures import BEGIN, HEAD, PING, block, option, packet
 from support.jupyter.panels import PanelError
+from support.processes.waiting import until
 
 import dgkit
 from dgkit.widgets.packets.layers import layers, summary
@@ -107,10 +109,12 @@ def test_only_the_newest_packets_are_kept(tmp_path, monkeypatch, view):
         (b"GIF89a, not a capture", "is not a pcapng file"),
         (HEAD + struct.pack("<II", 6, 7) + b"\0" * 8, "has a block of 7 bytes at 60; it must be"),
         (HEAD + block(6, b"\xff" * 24), "packet 1 is damaged"),
-        (HEAD + packet(PING, rule="A" * 8).replace(b"A" * 8, b"\xff" * 8), "packet 1 is damaged"),
+        (HEAD + packet(PING, extra=option(6, b"\xff" * 2000)), "option queue has 2,000 bytes; it"),
+        (HEAD + packet(PING, extra=struct.pack("<HH", 6, 2000)), "option 6 has 4 of 2,000 bytes"),
+        (HEAD + packet(PING)[:-4] + b"\1\0\0\0", "packet 1 is damaged: its block does not end"),
         (b"", "has no packets yet"),
     ],
-    ids=["other", "block", "packet", "text", "empty"],
+    ids=["other", "block", "packet", "long option", "cut option", "end", "empty"],
 )
 def test_a_file_that_is_no_capture_is_said_in_words(tmp_path, view, content, said):
     path = tmp_path / "file"
@@ -118,6 +122,56 @@ def test_a_file_that_is_no_capture_is_said_in_words(tmp_path, view, content, sai
     shown = view(dgkit.PacketPanel(path))
     assert said in shown.ask("hello")["line"]
     assert said in shown.panel.static_text()
+
+
+def test_control_characters_of_a_capture_are_shown_escaped(tmp_path, view):
+    path = tmp_path / "\x1b[2J.pcapng"
+    rule = "\x1b]0;you\a \u202egpj\nAAAA"
+    path.write_bytes(HEAD + packet(PING, rule=rule).replace(b"AAAA", b"A\xff\xfeA"))
+    panel = view(dgkit.PacketPanel(path)).panel
+    said = r"\x1b]0;you\x07 \u202egpj\nA\xff\xfeA"
+    assert panel.rows()[0]["rule"] == said
+    assert said in panel.static_text().split("\n")[0]
+    assert panel.state()["line"].isprintable()
+    path.write_bytes(b"GIF89a, not a capture")
+    assert view(dgkit.PacketPanel(path)).panel.state()["line"].isprintable()
+
+
+def test_what_cannot_be_saved_leaves_the_older_file(capture, view, tmp_path):
+    panel = view(dgkit.PacketPanel(capture)).panel
+    saved = tmp_path / "saved.pcap"
+    saved.write_bytes(b"older")
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, limit[1]))  # as on a full disk
+    try:
+        with pytest.raises(OSError, match=r"saved\.pcap"):
+            panel.save(saved)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+    assert saved.read_bytes() == b"older"
+    with capture.open("ab") as file:
+        file.write(packet(PING, at_ns=(1 << 32) * 10**9 - BEGIN))
+    with pytest.raises(ValueError, match=r"packet 4 is of 4,294,967,296 s since 1970; .* in 2106"):
+        panel.save(saved)
+    assert sorted(tmp_path.iterdir()) == [capture, saved]
+    assert saved.read_bytes() == b"older"
+
+
+def test_a_large_capture_is_read_beside_the_view_that_says_how_much(
+    tmp_path, monkeypatch, view, occupied
+):
+    monkeypatch.setattr("dgkit.widgets.packets.packets._CATCH_UP_S", 0.0)
+    path = tmp_path / "large.pcapng"
+    path.write_bytes(HEAD + packet(PING, queue=0, rule="ROOT entry 2") * 30_000)
+    panel = dgkit.PacketPanel(path)
+    shown = view(panel)
+    assert shown.ask("hello")["line"].endswith("; reading: 256 KiB of 3.32 MiB")
+    occupied.set()  # the frame thread goes on
+    shown.ask("watch", view="one", on=True)
+    shown.wait_for("frame", lambda fields: fields["line"].endswith("the last 10,000 kept"))
+    until(lambda: not panel._behind, "all is read")
+    assert panel.static_html().count("30,000 packets of") == 1
+    assert len(panel.rows()) == 10_000
 
 
 @pytest.mark.timeout(20)

@@ -9,6 +9,8 @@ from typing import Any
 
 import dpkt
 
+from ...units import printable
+
 _MOST = 12  # layers of a frame
 _HEX = frozenset({"type", "sum", "v", "id", "flags"})
 _FLAGS = ("FIN", "SYN", "RST", "PSH", "ACK", "URG")
@@ -104,7 +106,7 @@ def _text(name: str, value: object) -> str:
         return _address(value)
     if isinstance(value, int) and name in _HEX:
         return f"{value:#x}"
-    return str(value)
+    return printable(str(value), kept="")
 
 
 def _address(value: bytes) -> str:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import io
+import struct
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Generator, Iterable
-from decimal import Decimal
+from collections.abc import Generator, Iterable, Iterator
 from itertools import islice
+from math import inf
 from pathlib import Path
 from typing import Any
 
-import dpkt
-
 from ... import html_cards
+from ...files import replace_file
+from ...units import printable, size_text
 from ..base import scheduler
 from ..base.panel import Panel, Reply, handler
 from ..base.viewers import Viewers
@@ -27,12 +27,15 @@ COLUMNS = [
 ]  # fmt: skip
 RATE_COLUMNS = ["queue", "direction", "packets", "dropped", "packets/s", "Mbit/s"]
 _EVERY_S, _HIDDEN_S = 0.2, 3600.0  # between two looks at the file
+_CATCH_UP_S = 0.2  # for which a view or a card waits for packets; the frame thread reads the rest
 _RATE_NS = 2_000_000_000  # of these last packets the rates are
 _MAX_BYTES = 64 << 20  # of all packets that are kept
 _MAX_PACKETS = 10_000  # packets
 _SHOWN = 200  # rows
 _MAX_STATIC_ROWS = 12  # packets in a saved notebook
 _MAX_FILTER = 200  # characters
+_PCAP_HEAD = struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 1 << 18, 1)  # ns; Ethernet
+_PCAP_END_NS = (1 << 32) * 10**9  # its times have 32 bits of seconds: until 2106
 _LABEL = "software NIC"
 
 
@@ -60,7 +63,7 @@ class PacketPanel(Panel):
         self._packets: deque[Packet] = deque()
         self._bytes, self._first_ns = 0, 0
         self._words: list[str] = []
-        self._filter, self._problem = "", ""
+        self._filter, self._problem, self._behind = "", "", True
         self._counts: dict[tuple[int, bool], Counter[str]] = {}
         super().__init__()
         self._task = scheduler.start(self._follow(), self.fail)
@@ -97,17 +100,22 @@ class PacketPanel(Panel):
     @handler
     def pcap(self) -> Reply:
         """Return the packets that match the filter as a pcap file."""
-        out = io.BytesIO()
-        self._write(out)
-        return {"name": f"{self._capture.path.stem}.pcap"}, [out.getvalue()]
+        name = printable(f"{self._capture.path.stem}.pcap", kept="")
+        return {"name": name}, [b"".join(self._pcap())]
 
     # What cells ask for
 
     def save(self, path: str | Path) -> int:
-        """Save the packets that match the filter as a pcap file; return their number."""
+        """Save the packets that match the filter as a pcap file; return their number.
+
+        Raises:
+            ValueError: A packet's time is after 2106, where those of pcap end.
+            OSError: The file cannot be written; an older one of the name is as it was.
+        """
         self._read_all()
-        with Path(path).open("wb") as file:
-            return self._write(file)
+        head, *packets = self._pcap()
+        replace_file(Path(path), b"".join([head, *packets]))
+        return len(packets)
 
     def rows(self) -> list[dict[str, str]]:
         """Return the rows that match the filter, as the panel shows them, by column."""
@@ -118,15 +126,21 @@ class PacketPanel(Panel):
     # The capture
 
     def _follow(self) -> Generator[Any, None, None]:
-        """Read what was added, and send it, while a view is visible."""
+        """Read what is there, then what is added while a view is visible; send it to views."""
+        unsent, drawn = False, 0.0
         while True:
-            if self._viewers.due() and self._read():
+            due = self._viewers.due()
+            if due or self._behind:
+                unsent |= self._read()
+            now = time.monotonic()
+            if due and unsent and now - drawn >= _EVERY_S:
                 self.broadcast("frame", **self._fields())
+                unsent, drawn = False, now
             wait = _EVERY_S if self._viewers.any_recent() else _HIDDEN_S
-            yield time.monotonic() + wait
+            yield self._behind or now + wait
 
     def _read(self) -> bool:
-        """Take what was added to the capture; return whether anything was."""
+        """Take a step of what was added to the capture; return whether anything was."""
         with self._lock:
             restarted = self._capture.restarted()
             if restarted:
@@ -139,11 +153,14 @@ class PacketPanel(Panel):
                     self._store(packet)
                     added = True
             except (ValueError, OSError) as error:
-                self._problem = str(error)
+                self._problem = printable(str(error), kept="")
+            self._behind = not self._problem and self._capture.position < self._capture.size
             return restarted or added or self._problem != before
 
-    def _read_all(self) -> None:
-        while self._read():
+    def _read_all(self, seconds: float = inf) -> None:
+        """Read to the end of the capture, for some seconds at most."""
+        end = time.monotonic() + seconds
+        while (self._read() or self._behind) and time.monotonic() < end:
             continue
 
     def _store(self, packet: Packet) -> None:
@@ -173,13 +190,20 @@ class PacketPanel(Panel):
         row = " ".join(self._row(packet)).lower()
         return all(word in row for word in self._words)
 
-    def _write(self, file: Any) -> int:
-        writer = dpkt.pcap.Writer(file, nano=True)
+    def _pcap(self) -> Iterator[bytes]:
+        """Return the head of a pcap file and each packet that matches the filter."""
         with self._lock:
             packets = list(self._matching())
-        for packet in packets:  # as a float, the time would be rounded to 200 ns
-            writer.writepkt_time(packet.data, Decimal(packet.time_ns) / 10**9)
-        return len(packets)
+        yield _PCAP_HEAD
+        for packet in packets:
+            if packet.time_ns >= _PCAP_END_NS:
+                raise ValueError(
+                    f"packet {packet.number} is of {packet.time_ns // 10**9:,} s since 1970; a "
+                    f"pcap file's times end at {_PCAP_END_NS // 10**9 - 1:,} s, in 2106: save "
+                    "others, by the filter"
+                )
+            size = len(packet.data)
+            yield struct.pack("<IIII", *divmod(packet.time_ns, 10**9), size, size) + packet.data
 
     # What is shown
 
@@ -219,10 +243,13 @@ class PacketPanel(Panel):
     def _line(self) -> str:
         if self._problem:
             return self._problem
-        if not self._capture.count:
-            return f"{self._capture.path} has no packets yet."
-        kept = len(self._packets)
-        return f"{self._capture.count:,} packets of {self._capture.path}, the last {kept:,} kept"
+        read, path = self._capture, printable(str(self._capture.path), kept="")
+        if not read.count:
+            return f"{path} has no packets yet."
+        line = f"{read.count:,} packets of {path}, the last {len(self._packets):,} kept"
+        if not self._behind:
+            return line
+        return f"{line}; reading: {size_text(read.position)} of {size_text(read.size)}"
 
     def _fields(self) -> dict[str, Any]:
         with self._lock:
@@ -242,8 +269,8 @@ class PacketPanel(Panel):
         }
 
     def state(self) -> dict[str, Any]:
-        """Return what is in the capture now."""
-        self._read_all()
+        """Return what is in the capture now; of a large one, what was read so far."""
+        self._read_all(_CATCH_UP_S)
         return self._fields()
 
     def end(self) -> None:
@@ -252,7 +279,7 @@ class PacketPanel(Panel):
 
     def static_html(self) -> str:
         """Return the newest packets as a card."""
-        self._read_all()
+        self._read_all(_CATCH_UP_S)
         fields = self._fields()
         rows = fields["rows"][-_MAX_STATIC_ROWS:]
         body = html_cards.table("Newest packets", COLUMNS, rows) if rows else ""
@@ -261,7 +288,7 @@ class PacketPanel(Panel):
 
     def static_text(self) -> str:
         """Return the newest packet as text."""
-        self._read_all()
+        self._read_all(_CATCH_UP_S)
         if not self._packets:
             return f"{self.title}: {self._line()}"
         newest = self._packets[-1]

@@ -32,12 +32,13 @@ HEAD += block(1, struct.pack("<HHI", 1, 0, 0) + option(9, b"\t") + option(0, b""
 
 
 def packet(
-    data: bytes, *, at_ns: int = 0, sent: bool = False, queue: int | None = None, rule: str = ""
-) -> bytes:
-    """Return the block of a packet."""
+    data: bytes, *, at_ns: int = 0, sent: bool = False, queue: int | None = None, rule: str = "",
+    extra: bytes = b"",
+) -> bytes:  # fmt: skip
+    """Return the block of a packet; `extra` are further options."""
     options = option(2, struct.pack("<I", 2 if sent else 1))
     options += b"" if queue is None else option(6, struct.pack("<I", queue))
-    options += option(1, rule.encode()) if rule else b""
+    options += (option(1, rule.encode()) if rule else b"") + extra
     head = struct.pack("<III", 0, *divmod(BEGIN + at_ns, 1 << 32))
     sizes = struct.pack("<II", len(data), len(data))
     return block(6, head + sizes + data + b"\0" * (-len(data) % 4) + options + option(0, b""))
