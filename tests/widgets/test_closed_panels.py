@@ -10,12 +10,14 @@ from pathlib import Path
 import ipywidgets
 import pytest
 from ipywidgets.widgets.widget import _instances
-from support.processes.waiting import steady
+from support.processes.waiting import steady, until
 
 import dgkit
 from dgkit.errors import ClosedError
-from dgkit.widgets.base.panel import Panel
+from dgkit.widgets.base import scheduler
+from dgkit.widgets.base.panel import Panel, handler
 from dgkit.widgets.base.session_model import SessionModel
+from dgkit.widgets.base.static_output import StaticOutput
 
 PANELS = ("AllocatePanel", "TransferPanel", "HexView", "LatencyPlot")
 RUNS = 100
@@ -24,6 +26,32 @@ RUNS = 100
 class Sample(Panel):
     name = "figure"  # any panel's
     title = 'A "sample" panel'
+
+
+class Meanwhile(Panel):
+    """Is closed in the middle of whatever uses it, as by a run of its cell in another thread."""
+
+    name = "figure"
+    title = "A panel"
+
+    def __init__(self):
+        self.own = {}
+        super().__init__()
+
+    def use(self, *_):
+        self.close()
+        return self.own["a key"]
+
+    @handler
+    def ask(self):
+        self.closed or self.close()
+        raise AttributeError("of a trait that is None now")
+
+    static_html = static_text = use
+
+    def run(self):
+        yield
+        self.ask()
 
 
 def used():
@@ -72,6 +100,35 @@ def test_a_use_of_a_closed_panel_is_refused(session, panel):
     session.empty(64)  # nobody is notified, and nothing is logged
     assert made not in SessionModel.of(session)._panels
     assert not SessionModel.of(session)._listeners
+
+
+def by_handler(panel, _session):
+    panel._received(panel, {"id": "a-1", "call": "ask"}, [])
+
+
+def by_task(panel, _session):
+    task = scheduler.start(panel.run(), panel.fail, lambda: panel.own["a key"])
+    until(lambda: task.done, "the task has ended")
+
+
+def by_saved_notebook(panel, _session):
+    StaticOutput(lambda: [panel]).publish()  # of a container
+
+
+def by_listener(panel, session):
+    SessionModel.of(session).listen(panel.use)
+    SessionModel.of(session)._notify_state("regions")
+
+
+@pytest.mark.parametrize("use", [by_handler, by_task, by_saved_notebook, by_listener])
+def test_what_is_under_way_while_a_panel_is_closed_ends_without_a_word(
+    own_session, caplog, capfd, use
+):
+    panel = Meanwhile()
+    use(panel, own_session)
+    assert panel.closed
+    assert not caplog.records
+    assert "Traceback" not in "".join(capfd.readouterr())
 
 
 def test_an_attribute_that_a_panel_never_had_is_an_attribute_error():

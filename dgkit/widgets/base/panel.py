@@ -32,7 +32,7 @@ from .error_text import explain
 from .esm import link
 from .kernel_loop import Later
 from .page_message import check_fields, check_json, check_traits, reply_id
-from .scheduler import in_background
+from .scheduler import PanelClosed, in_background
 from .static_output import StaticOutput, note_displayed, picture_containers
 from .traits import State, as_stored
 
@@ -72,10 +72,6 @@ def handler(method: F) -> F:
     takes_buffers = "buffers" in inspect.signature(method).parameters
     method._dgkit_handler = "buffers" if takes_buffers else "fields"  # type: ignore[attr-defined]
     return method
-
-
-class PanelClosed(ClosedError, AttributeError):
-    """A use of a closed panel, whose attributes were removed."""
 
 
 class Panel(anywidget.AnyWidget):
@@ -208,7 +204,9 @@ class Panel(anywidget.AnyWidget):
         self.broadcast(kind, snapshot=number, **snapshot())
 
     def fail(self, error: Exception) -> None:
-        """Show an error and its remedy in the panel's error strip."""
+        """Show an error and its remedy in the panel's error strip; a closed panel has none."""
+        if self.closed:
+            return
         if not isinstance(error, _EXPECTED):
             _log.error("in %s", type(self).__name__, exc_info=error)
         self.broadcast("failed", error=self._explain(error))
@@ -249,6 +247,8 @@ class Panel(anywidget.AnyWidget):
             check_json(content)
             reply, out = self._call(name, content.get("fields") or {}, buffers)
         except Exception as error:  # the view awaits a reply in every case
+            if self.closed:  # meanwhile
+                return
             if not isinstance(error, _EXPECTED):
                 _log.error("in %s.%s", type(self).__name__, name, exc_info=error)
             self.broadcast("reply", id=number, error=self._explain(error))

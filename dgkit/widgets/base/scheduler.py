@@ -24,7 +24,7 @@ import time
 from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from ...errors import DgkitError, PeerTimeout
+from ...errors import ClosedError, DgkitError, PeerTimeout
 
 if TYPE_CHECKING:
     from ...session import SessionTransfer
@@ -40,6 +40,10 @@ T = TypeVar("T")
 Steps = Generator[Any, None, Any]
 
 _log = logging.getLogger("dgkit.widgets")
+
+
+class PanelClosed(ClosedError, AttributeError):
+    """A use of a closed panel, whose attributes were removed; what is under way ends with it."""
 
 
 class Task:
@@ -128,6 +132,8 @@ class Task:
 def _log_errors() -> Iterator[None]:
     try:
         yield
+    except PanelClosed:
+        pass
     except Exception:
         _log.exception("a callback of a task on the frame thread failed")
 

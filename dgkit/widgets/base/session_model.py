@@ -302,4 +302,5 @@ class SessionModel:
 
 
 def _failed(error: Exception) -> None:
-    _log.error("cannot notify a panel of a change of its session", exc_info=error)
+    if not isinstance(error, scheduler.PanelClosed):
+        _log.error("cannot notify a panel of a change of its session", exc_info=error)

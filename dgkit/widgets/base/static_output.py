@@ -113,10 +113,13 @@ class StaticOutput:
             if not self._display_id:
                 return False
             panels = self._panels()
-            page, text = _page_of(panels), ", ".join(panel.static_text() for panel in panels)
             changes = [panel.changes for panel in panels]
-            if figures and changes != self._changes:
-                self._changes, self._figures = changes, _draw(panels)
+            try:
+                page, text = _page_of(panels), ", ".join(panel.static_text() for panel in panels)
+                if figures and changes != self._changes:
+                    self._changes, self._figures = changes, _draw(panels)
+            except scheduler.PanelClosed:
+                return False
             note = f"State of {time.strftime('%Y-%m-%d %H:%M:%S')}"
             card = f'{page}<div style="font-size:11px;opacity:0.75">{note}</div>'
             card = f'<div class="dgkit-saved">{card}</div>'
@@ -156,6 +159,8 @@ def _page_of(panels: list[_Saved]) -> str:
     for panel in panels:
         try:
             parts.append(panel.static_html())
+        except scheduler.PanelClosed:
+            raise
         except Exception as error:
             _log.error("cannot show a panel in the saved notebook", exc_info=error)
             parts.append(f"<p>{html.escape(panel.static_text())}: run the cell to see it.</p>")
@@ -172,6 +177,8 @@ def _draw(panels: list[_Saved]) -> dict[str, str]:
 
         image = base64.b64encode(picture(figures)).decode()
         return {"image/png": image, "text/plain": "; ".join(p.static_text() for p in panels)}
+    except scheduler.PanelClosed:
+        raise
     except ModuleNotFoundError:
         return {"text/html": f"<p>{_NO_PICTURE}</p>"}
     except Exception as error:
