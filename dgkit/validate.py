@@ -13,6 +13,17 @@ if TYPE_CHECKING:
 LIMIT = (1 << 64) - 1
 
 
+def index(value: Any) -> int:
+    """Return `value` as an int.
+
+    Raises:
+        TypeError: Not an integer, or True or False, which are none where a size or count is meant.
+    """
+    if isinstance(value, bool):
+        raise TypeError(f"{value} is no number")
+    return operator.index(value)
+
+
 def whole(what: str, value: Any, least: int = 0) -> int:
     """Return `value` as an int from `least` to 2^64 - 1.
 
@@ -26,7 +37,7 @@ def whole(what: str, value: Any, least: int = 0) -> int:
         BoundsError: Out of range.
     """
     try:
-        number = operator.index(value)
+        number = index(value)
     except TypeError:
         raise TypeError(f"{what} is {value!r}; it must be a whole number") from None
     if number < 0 <= least:
@@ -69,7 +80,7 @@ def real(what: str, value: Any, least: float, most: float) -> float:
         ValueError: Out of range, or nan.
     """
     try:
-        if isinstance(value, (str, bytes)):
+        if isinstance(value, (str, bytes, bool)):
             raise TypeError
         number = float(value)
     except TypeError:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..types import Access, Status
-from ..validate import whole
+from ..validate import LIMIT, whole
 from ._ffi import ffi, nanoseconds
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class FaultRule:
             raise ValueError(f"every is {self.every}; the limit is {_EVERY_MAX}")
         for name in ("skip", "count", "min_size", "max_size"):
             whole(name, getattr(self, name))
-        whole("seed", abs(self.seed) if isinstance(self.seed, int) else self.seed)
+        whole("seed", self.seed, -LIMIT)
         nanoseconds(self.delay_us, "delay_us")
         Status(self.status)
 

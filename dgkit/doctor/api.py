@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
-from operator import index
 from os import PathLike
 from pathlib import Path
 from secrets import token_hex
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
-from ..units import parse_size
+from ..validate import byte_count
 from .collect.live import FAST_S, FULL_S
 from .collect.snapshot import RecordedReader, Snapshot, load
 from .diagnosis import Diagnosis
@@ -48,19 +47,6 @@ def parse_goal(goal: Goal | str | None) -> Goal | None:
     except ValueError:
         names = ", ".join(map(str, Goal))
         raise ValueError(f"there is no goal {goal!r}; choose auto, {names}") from None
-
-
-def parse_export_size(size: int | str) -> int:
-    """Return a size in bytes, given as a number or as a text such as "4G".
-
-    Raises:
-        TypeError: If it is neither a number nor a text.
-        ValueError: If it is malformed or less than one byte.
-    """
-    n_bytes = parse_size(size) if isinstance(size, str) else index(size)
-    if n_bytes < 1:
-        raise ValueError(f"size is {n_bytes}; it must be one byte or more")
-    return n_bytes
 
 
 def snapshot_paths(
@@ -138,7 +124,7 @@ def examine(
         OSError: If a file cannot be read.
     """
     wanted = parse_goal(goal)
-    n_bytes, files = parse_export_size(size), snapshot_paths(snapshots)
+    n_bytes, files = byte_count("size", size, 1), snapshot_paths(snapshots)
     only = [checks] if isinstance(checks, str) else checks
     options: dict[str, Any] = {
         "size": n_bytes,
@@ -182,7 +168,7 @@ def attempt(
         done: Called with each result.
         progress: As for `examine`.
     """
-    wanted, n_bytes = parse_goal(goal), parse_export_size(size)
+    wanted, n_bytes = parse_goal(goal), byte_count("size", size, 1)
     with live_machine() as machine:
         diagnosis = diagnose([machine], goal=wanted, size=n_bytes, progress=progress)
         experiments = plan(machine, peer, keys)
@@ -216,7 +202,7 @@ def compared(
         OSError: If a file cannot be read.
     """
     machines = [load_machine(first), load_machine(second)]
-    return compare(*machines, goal=parse_goal(goal), size=parse_export_size(size))
+    return compare(*machines, goal=parse_goal(goal), size=byte_count("size", size, 1))
 
 
 def needs(
@@ -294,7 +280,7 @@ def explain_text(
     wanted = parse_goal(goal) or (found[0].symptom.goal if found else Goal.RDMA)
     only = needed_checks(found) or ("kernel-version",)
     limit = FAST_S if fast else FULL_S
-    n_bytes, files = parse_export_size(size), snapshot_paths(snapshots)
+    n_bytes, files = byte_count("size", size, 1), snapshot_paths(snapshots)
     with ExitStack() as stack:
         machines = [load_machine(path) for path in files]
         machines = machines or [stack.enter_context(live_machine(fast=fast))]
@@ -378,7 +364,7 @@ def report(
     """
     from .format.report import report as write
 
-    wanted, n_bytes, word = parse_goal(goal), parse_export_size(size), token_hex(16)
+    wanted, n_bytes, word = parse_goal(goal), byte_count("size", size, 1), token_hex(16)
     files = snapshot_paths(snapshots)
     machines = [redacted_machine(_load(path), path.name, word) for path in files]
     if not machines:

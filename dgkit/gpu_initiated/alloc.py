@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from ..errors import Unsupported
 from ..memory import empty, why_no_gpu
+from ..validate import whole
 
 TYPE_CHECKING = False  # importing typing takes longer than importing this whole module
 if TYPE_CHECKING:
@@ -68,11 +69,13 @@ def alloc(size: int, type: str = "gpu") -> KernelMemory:  # `type` is GPUNetIO's
             a GPU, all three types are host memory, for the emulated GPU.
 
     Raises:
-        ValueError: The type is unknown.
+        TypeError: The size is no whole number.
+        ValueError: The type is unknown, or the size is not 1 or more.
         OutOfMemory: Too little memory is free.
     """
     if type not in TYPES:
         raise ValueError(f"type is {type!r}; it must be one of: {', '.join(TYPES)}")
+    size = whole("size", size, 1)
     if missing := why_no_gpu():
         host = empty(size)
         return KernelMemory(type, host, host.buffer, _HOST, f"emulated GPU: {missing}")

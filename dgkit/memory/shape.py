@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import math
-import operator
 from collections.abc import Iterable, Mapping, Set
 
-from ..validate import byte_count
+from ..validate import byte_count, index
 
 TYPE_CHECKING = False  # typing's own costs more to import than all of this
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ def as_shape(shape: str | SupportsIndex | Iterable[SupportsIndex]) -> tuple[int,
         ValueError: A length is negative, or the text is not a size.
     """
     try:
-        result = tuple(operator.index(n) for n in _lengths(shape))
+        result = tuple(index(n) for n in _lengths(shape))
     except TypeError:
         raise TypeError(f"shape is {shape!r}; it must be a whole number or several") from None
     if any(n < 0 for n in result):
@@ -37,7 +36,7 @@ def _lengths(shape: str | SupportsIndex | Iterable[SupportsIndex]) -> list[Suppo
     if isinstance(shape, str):
         return [byte_count("shape", shape)]
     with contextlib.suppress(TypeError):
-        return [operator.index(shape)]  # type: ignore[arg-type]
+        return [index(shape)]
     # Data, whose bytes are no lengths, and what has no order.
     if isinstance(shape, (bytes, bytearray, memoryview, Mapping, Set)):
         raise TypeError

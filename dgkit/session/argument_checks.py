@@ -42,7 +42,7 @@ def seconds(
         least: Smallest valid value, if not 0.
         most: Largest valid value.
     """
-    if isinstance(value, str | bytes | bytearray) or not hasattr(value, "__float__"):
+    if isinstance(value, str | bytes | bytearray | bool) or not hasattr(value, "__float__"):
         raise TypeError(f"{what} is {value!r}; it must be a number of seconds")
     number = float(value)
     if not (number >= least if zero or least else number > 0) or number > most:

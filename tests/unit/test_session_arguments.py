@@ -9,7 +9,9 @@ import pytest
 from support.processes.waiting import gone, until
 
 import dgkit
+from dgkit.dma.gpu_queue import ring_depth
 from dgkit.errors import AccessDenied, BoundsError, ClosedError, LimitReached, OutOfMemory, PeerLost
+from dgkit.gpu_initiated import alloc
 from dgkit.wire.error_codec import to_exception
 from dgkit.wire.messages import Failed
 
@@ -37,6 +39,44 @@ def session():
 def other():
     with dgkit.connect() as made:
         yield made
+
+
+def queue_write(_session, _region):
+    with dgkit.Device("soft") as device, device.queue() as queue:
+        region = device.register(bytearray(64), access="rw")
+        queue.write(region, region, local_offset=True)
+
+
+BOOLS = {  # True is no number of anything
+    "shape": lambda s, r: s.empty(True),
+    "shape of a tuple": lambda s, r: s.empty((2, True)),
+    "size of read": lambda s, r: s.read(r, True),
+    "offset of read": lambda s, r: s.read(r, 1, False),
+    "offset of write": lambda s, r: s.write(r, b"x", True),
+    "offset of start_write": lambda s, r: s.start_write(r, b"x", True),
+    "size of start_read": lambda s, r: s.start_read(r, True),
+    "size of digest": lambda s, r: s.digest(r, True),
+    "count of latency": lambda s, r: s.latency(r, count=True),
+    "size of latency": lambda s, r: s.latency(r, True),
+    "size of bandwidth": lambda s, r: s.bandwidth(r, True, seconds=0.01),
+    "window of bandwidth": lambda s, r: s.bandwidth(r, 1, window=True, seconds=0.01),
+    "seconds of bandwidth": lambda s, r: s.bandwidth(r, 1, seconds=True),
+    "shape of dgkit.empty": lambda s, r: dgkit.empty(True),
+    "max_memory": lambda s, r: dgkit.connect(max_memory=True).close(),
+    "timeout of connect": lambda s, r: dgkit.connect(timeout=True).close(),
+    "depth": lambda s, r: ring_depth(True),
+    "local_offset of Queue.write": queue_write,
+    "every of FaultRule": lambda s, r: dgkit.FaultRule("error", every=True),
+    "seed of FaultRule": lambda s, r: dgkit.FaultRule("error", seed=True),
+    "size of doctor": lambda s, r: dgkit.doctor(size=True),
+    "size of alloc": lambda s, r: alloc(True),
+}
+
+
+@pytest.mark.parametrize("call", BOOLS)
+def test_a_bool_is_no_size_offset_or_count(session, call):
+    with pytest.raises(TypeError, match=rf"^{call.split()[0]} is .*(True|False)"):
+        BOOLS[call](session, session.mine)
 
 
 @pytest.mark.parametrize(
@@ -161,10 +201,6 @@ def test_bandwidth_of_a_small_region_is_that_of_all_its_bytes(session):
 
 def test_less_than_a_nanosecond_is_measured_as_one(session):
     assert session.bandwidth(session.mine, 64, seconds=9e-10).elapsed_ns >= 1
-
-
-def test_true_is_one(session):
-    assert session.latency(session.mine, True, count=True).size == 1
 
 
 def test_data_of_any_format_is_written_as_its_bytes(session):

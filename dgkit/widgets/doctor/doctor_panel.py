@@ -8,10 +8,11 @@ import threading
 from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...doctor.api import parse_export_size, parse_goal, snapshot_paths
+from ...doctor.api import parse_goal, snapshot_paths
 from ...doctor.goals import Goal
 from ...doctor.machine import SIZE
 from ...errors import ClosedError
+from ...validate import byte_count
 from ..base import scheduler
 from ..base.error_text import explain
 from ..base.panel import handler
@@ -86,7 +87,7 @@ class DoctorPanel(BokehPanel):
         machines = open_machines(self._paths) if self._paths else []
         self._machines = [serialize_machine(machine) for machine in machines] or [THIS_MACHINE]
         require_different_sides(self._machines)
-        self._goal, self._size = parse_goal(goal), parse_export_size(size)
+        self._goal, self._size = parse_goal(goal), byte_count("size", size, 1)
         super().__init__()
         self._request(Request(self._goal, size=self._size))
 
