@@ -317,8 +317,8 @@ UNUSED static int run_over(int argc, char **argv)
 }
 
 /* Runs the tests with each provider of this build in turn, and with fault wrapping softdoca. The
- * latter takes half of the time in Valgrind and on an emulated CPU, and is left out there: the
- * wrapper is the same C for every provider, and the sanitizers run it. */
+ * latter takes half of the time in Valgrind, and is left out there: the wrapper is the same C for
+ * every provider, and the sanitizers run it. */
 UNUSED static int run_over_providers(int argc, char **argv)
 {
 	int failed = 0, skipped = 0, i = 0;
