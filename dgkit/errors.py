@@ -1,6 +1,7 @@
 """Exception classes. Every error that dgkit itself detects is a DgkitError.
 
-Wrong types and values in calls are Python's TypeError and ValueError.
+Wrong types and values in calls are Python's TypeError and ValueError. The table in dma/_ffi.py has
+the class for each errno of the C core, cli/exit_codes.py the exit code of each class.
 """
 
 from __future__ import annotations

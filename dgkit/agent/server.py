@@ -217,14 +217,11 @@ class Agent:
             self._disconnect_flooding(client)
 
     def _handle_unknown_sender(self, route: bytes, frame: zmq.Frame, multipart: bool) -> None:
-        """Handle a message from a route without a client: a wake-up, or a Hello.
-
-        After a first message that still waits for its turn, all further ones are dropped, and the
-        key that did not wait for the reply is penalized. The Hello's deadline ends a connection
-        whose messages are dropped.
-        """
+        """Handle a message of a connection without a client: a wake-up, or its first message."""
         hello = self._hellos.pop(route, None)
         if hello is not None:
+            # A second message before the reply to the first: a flood. Penalize the key, and drop
+            # the messages of this connection, which the deadline for a Hello then ends.
             self._guard("a flood", self._penalize_sender, hello.frame)
             self._dropped.add(route)
             self._restore_timeout()

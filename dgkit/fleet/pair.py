@@ -96,7 +96,7 @@ def _names(described: Iterable[Mapping[str, Any]]) -> dict[str, str]:
 def natural_key(text: str) -> list[str | int]:
     """Return a sort key under which `a/10` follows `a/9`."""
     parts = re.split(r"(\d+)", text)
-    return [int(part) if odd % 2 else part for odd, part in enumerate(parts)]
+    return [int(part) if index % 2 else part for index, part in enumerate(parts)]  # odd: digits
 
 
 def _pair(name: str, each: Mapping[str, Any], ids: Mapping[str, str]) -> Pair:

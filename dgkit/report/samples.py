@@ -61,16 +61,16 @@ class Histogram:
 
     @classmethod
     def of(cls, ordered: Sequence[int]) -> Histogram:
-        """Count times in ascending order: 80, 40, 20 or 10 bins per decade, about 70 at most."""
+        """Count times in ascending order, in about 70 bins or fewer."""
         low, high = max(ordered[0], 1), max(ordered[-1], 1)
         decades = log10(high / low)
-        rate = next((r for r in (80, 40, 20) if decades * r <= 70), 10)
-        edges = list(_edges(floor(rate * log10(low)) - 1, rate, high))
-        while edges[1] <= ordered[0]:
+        per_decade = next((n for n in (80, 40, 20) if decades * n <= 70), 10)
+        edges = list(_edges(floor(per_decade * log10(low)) - 1, per_decade, high))
+        while edges[1] <= ordered[0]:  # the first bin would be empty
             del edges[0]
         edges[0] = min(edges[0], ordered[0])
-        cuts = [bisect_left(ordered, edge) for edge in edges]
-        return cls(tuple(edges), tuple(b - a for a, b in pairwise(cuts)))
+        starts = [bisect_left(ordered, edge) for edge in edges]
+        return cls(tuple(edges), tuple(end - start for start, end in pairwise(starts)))
 
 
 def _edges(k: int, rate: int, high: int) -> Iterator[int]:

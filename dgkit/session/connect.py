@@ -60,7 +60,7 @@ def exchange_hello(link: Connection, timeout: float) -> Welcome:
         )  # fmt: skip
         welcome: Welcome = link.ask(hello, timeout=timeout)
     except PeerTimeout:
-        if link.liveness.connected:
+        if link.peer_state.connected:
             raise
         raise PeerTimeout(f"no ZeroMQ peer answered at {link.address} within {timeout} s") from None
     link.pump()  # the event that says whose socket it is may come after the reply
@@ -68,7 +68,7 @@ def exchange_hello(link: Connection, timeout: float) -> Welcome:
     link.set_first_number(welcome.first_id)
     link.timeout = timeout
     if welcome.boot == boot_id():
-        link.liveness.pid = welcome.pid
+        link.peer_state.pid = welcome.pid
     return welcome
 
 

@@ -53,7 +53,7 @@ def state(link: Connection, closed: bool) -> str:
     """Return "closed", "lost" (the agent is gone), or "" for an open session."""
     if closed:
         return "closed"
-    pid = link.liveness.pid
+    pid = link.peer_state.pid
     gone = bool(pid) and process_state(pid) == "gone"
     return "lost" if gone or link.dead is not None else ""
 

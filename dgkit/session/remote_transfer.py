@@ -222,7 +222,7 @@ class RemoteWorker(Worker):
     def __init__(self, link: Connection, slots: Slots) -> None:
         super().__init__(slots, lambda _: None)
         self.link = link
-        self._raise_if_stopped = link.liveness.stop_check()
+        self._raise_if_stopped = link.peer_state.stop_check()
 
     def wait(self, job: Job, timeout: float) -> bool:
         """Wait for a job, as Worker.wait().

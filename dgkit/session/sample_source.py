@@ -90,7 +90,7 @@ class RemoteSource:
     def __init__(self, link: Connection, handle: int, task: WatchTask, timeout: float) -> None:
         self._errors: list[Exception] = []
         self._link, self._timeout = link, timeout
-        self._check_running = link.liveness.stop_check()
+        self._check_running = link.peer_state.stop_check()
         self._creation = Creation(link)
         self._creation.then = self._on_reply
         number = int.from_bytes(os.urandom(7), "little") + 1
@@ -121,7 +121,7 @@ class RemoteSource:
         try:
             blocks = [decode_published(body).block for body in self._subscriber.take()]
         except PeerLost:  # before the session's own connection, which knows the agent's process
-            self._errors.append(self._link.liveness.lost())
+            self._errors.append(self._link.peer_state.lost())
             return []
         except PeerError as exc:
             self._errors.append(exc)

@@ -88,10 +88,10 @@ def source(cell: Mapping[str, Any]) -> str:
     return source if isinstance(source, str) else "".join(source)
 
 
-def _marks(cell: Mapping[str, Any]) -> Mapping[str, Any]:
-    marks = cell["metadata"].get("nbgrader", {})
-    code = cell["cell_type"] == "code" and isinstance(marks, Mapping)
-    return marks if code and marks.get("grade_id") else {}
+def _nbgrader_metadata(cell: Mapping[str, Any]) -> Mapping[str, Any]:
+    metadata = cell["metadata"].get("nbgrader", {})
+    code = cell["cell_type"] == "code" and isinstance(metadata, Mapping)
+    return metadata if code and metadata.get("grade_id") else {}
 
 
 def solutions(cells: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
@@ -102,8 +102,12 @@ def solutions(cells: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
     """
     pieces: dict[str, list[str]] = {}
     for cell in cells:
-        if (marks := _marks(cell)) and marks.get("solution") and not marks.get("grade"):
-            pieces.setdefault(str(marks["grade_id"]), []).append(source(cell))
+        if (
+            (metadata := _nbgrader_metadata(cell))
+            and metadata.get("solution")
+            and not metadata.get("grade")
+        ):
+            pieces.setdefault(str(metadata["grade_id"]), []).append(source(cell))
     found = [(name, joined(each)) for name, each in pieces.items()]
     added = imports(cells)
     return [(IMPORTS, "\n".join(map(_optional, added))), *found] if added else found
@@ -142,7 +146,9 @@ def _optional(statement: str) -> str:
 def tests(cells: Sequence[Mapping[str, Any]]) -> list[Test]:
     """Return the test cells of a notebook."""
     return [
-        Test(str(marks["grade_id"]), source(cell), _number(marks.get("points")))
+        Test(str(metadata["grade_id"]), source(cell), _number(metadata.get("points")))
         for cell in cells
-        if (marks := _marks(cell)) and marks.get("grade") and not marks.get("solution")
+        if (metadata := _nbgrader_metadata(cell))
+        and metadata.get("grade")
+        and not metadata.get("solution")
     ]

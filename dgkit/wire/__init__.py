@@ -6,7 +6,7 @@ keys.py           CURVE keys and the list of allowed clients
 address.py        ipc:// and tcp:// addresses, socket files in the runtime folder
 host_id.py        identity of this machine, state of a process on it
 sockets.py        ZeroMQ socket options and helpers shared by both ends
-liveness.py       state of the peer, as exceptions
+peer_state.py     state of the peer, as exceptions
 essential.py      threads whose end is the end of their process
 inflow.py         limit on messages that never end
 acceptor.py       limits of the connections of one of the agent's sockets

@@ -28,7 +28,6 @@ from .address import Address
 from .client_socket import ClientSocket
 from .error_codec import to_exception
 from .inflow import Growth, heap_trimmer
-from .liveness import Liveness, connection_error, endless
 from .messages import (
     MAX_REQUEST,
     UNREADABLE,
@@ -44,6 +43,7 @@ from .messages import (
     decode_reply,
     encode,
 )
+from .peer_state import PeerState, connection_error, endless
 from .pending import Pending, ReplyLost
 from .sockets import readable
 
@@ -74,7 +74,7 @@ class Connection:
     def __init__(self, address: Address, identity: tuple[str, str] | None) -> None:
         self.address = address
         self.lock = threading.RLock()
-        self.liveness = Liveness(str(address.endpoint))
+        self.peer_state = PeerState(str(address.endpoint))
         self.dead: Exception | None = None
         self._next = 0
         self.pending: dict[int, Pending] = {}
@@ -304,7 +304,7 @@ class Connection:
         """
         checked = time.monotonic()
         deadline = None if timeout is None else checked + timeout
-        raise_if_stopped = self.liveness.stop_check()
+        raise_if_stopped = self.peer_state.stop_check()
         try:
             while True:
                 lead = self._wait_turn(pending)
@@ -388,9 +388,9 @@ class Connection:
         if self._socket.closed or not self._grown():
             return
         self._drain()  # a whole message is progress
-        stream = self.liveness.stream
+        stream = self.peer_state.stream
         if self.dead is None and stream is not None and stream.is_endless(self._received):
-            self._abort(endless(self.liveness.endpoint))
+            self._abort(endless(self.peer_state.endpoint))
         self.subscriptions.end_endless()
 
     def _abort(self, error: Exception) -> None:
@@ -540,7 +540,7 @@ class Connection:
         pending.release()
 
     def _check_monitor(self) -> None:
-        error = connection_error(self._client.monitor, self.liveness)
+        error = connection_error(self._client.monitor, self.peer_state)
         if error is not None:
             self.fail(error)
 

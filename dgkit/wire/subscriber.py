@@ -12,8 +12,8 @@ import zmq
 
 from ..errors import ClosedError, PeerError, PeerTimeout, copy_of
 from .address import Address
-from .liveness import Liveness, connection_error, endless
 from .messages import MAX_BLOCK, TELEMETRY_HWM, Subscription, encode
+from .peer_state import PeerState, connection_error, endless
 from .sockets import readable, set_client_curve, set_keepalive
 
 _SLICE_S = 0.05  # maximum time that close() waits for wait_subscribed()
@@ -54,7 +54,7 @@ class Subscriber:
         self._number = monitor
         self._lock = threading.Lock()
         self._closed = False
-        self._liveness = Liveness(address.endpoint)
+        self._peer_state = PeerState(address.endpoint)
         self._arrived: deque[bytes] = deque()
         self._received = 0  # messages: SUBSCRIBED, then blocks
         self._credit = TELEMETRY_HWM  # blocks that the agent may still send
@@ -123,7 +123,7 @@ class Subscriber:
             poller.register(self._monitor, zmq.POLLIN)
             poller.poll(int(1000 * min(_SLICE_S, max(0.0, left))))
             self._receive(1)
-            return None if self._received else connection_error(self._monitor, self._liveness)
+            return None if self._received else connection_error(self._monitor, self._peer_state)
 
     def take(self) -> list[bytes]:
         """Return the blocks that have arrived, at most 200 per call, without waiting.
@@ -148,7 +148,7 @@ class Subscriber:
 
     def _raise_if_ended(self) -> None:
         if self._error is None and not self._socket.closed:
-            self._error = connection_error(self._monitor, self._liveness)
+            self._error = connection_error(self._monitor, self._peer_state)
         if self._error is not None:
             raise copy_of(self._error)
 
@@ -178,8 +178,8 @@ class Subscriber:
             self._receive(2 * TELEMETRY_HWM)
             if self._error is not None:
                 return
-            self._error = connection_error(self._monitor, self._liveness)  # also sets the stream
-            stream = self._liveness.stream
+            self._error = connection_error(self._monitor, self._peer_state)  # also sets the stream
+            stream = self._peer_state.stream
             if stream is not None and stream.is_endless(self._received):
                 self._end(endless(self._endpoint))
 

@@ -44,9 +44,11 @@ static int requests_grow(struct comm *c)
 
 int request_new(struct comm *c, struct request **out)
 {
-	const int rc = c->free ? 0 : requests_grow(c);
-	if (rc && !c->free)
-		return rc;
+	if (!c->free) {
+		const int rc = requests_grow(c);
+		if (!c->free) /* else it has added some, and fewer than it wanted to */
+			return rc;
+	}
 	struct request *r = c->free;
 	c->free = r->next;
 	*r = (struct request){.index = r->index,

@@ -169,7 +169,7 @@ def test_descriptors_that_an_agent_sends_are_refused(tmp_path):
         server.listen()
         link = Connection(Address(f"ipc://{tmp_path}/x.sock"), None)
         with Zmtp(server.accept()[0], b"ROUTER") as peer:
-            until(lambda: link.pump() or link.liveness.connected, "the handshake")
+            until(lambda: link.pump() or link.peer_state.connected, "the handshake")
             with refused:
                 socket.send_fds(peer.socket, [b"x"], [0])
         link.close()

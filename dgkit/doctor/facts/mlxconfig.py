@@ -134,16 +134,16 @@ def queries(machine: Machine, addresses: Sequence[str], names: Collection[str]) 
 
 
 def query(machine: Machine, address: str, names: Collection[str]) -> Config:
-    """Query some settings of a card; all settings if it has not each of them.
+    """Query settings of a card by name, or all its settings if it lacks one of the names.
 
     mstconfig is the distribution's build of the same program. Both need root; otherwise they exit
     before opening a device.
     """
     tool = "mlxconfig"
     reading = machine.read.run(*command(address, names))
-    if reading.fault == "unrecorded":  # other programs ask for all settings
-        every = machine.read.run(*command(address))
-        reading = every if every.ok else reading
+    if reading.fault == "unrecorded":  # a recording of another program has all settings
+        all_settings = machine.read.run(*command(address))
+        reading = all_settings if all_settings.ok else reading
     if reading.absent:
         tool = "mstconfig"
         reading = machine.read.run(tool, *command(address, names)[1:])

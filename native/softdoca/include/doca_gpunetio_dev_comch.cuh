@@ -15,13 +15,14 @@ enum doca_gpu_comch_wait_flags {
 	DOCA_GPU_COMCH_WAIT_FLAG_B = 1,
 };
 
+/* Returns the error that ended the queue; AGAIN as long as there is none. */
 DOCA_GPUNETIO_DEVICE doca_error_t doca_priv_comch_gpu_status(struct doca_priv_comch_gpu_queue *q)
 {
 	const uint32_t status = doca_priv_gpu_dev_verbs_load_acquire_sys(q->status);
 	return status ? (doca_error_t)status : DOCA_ERROR_AGAIN;
 }
 
-/* Writes a request. AGAIN if as many are unanswered as there are entries. */
+/* Writes a request. AGAIN if the ring is full: each of its entries waits for an answer. */
 DOCA_GPUNETIO_DEVICE doca_error_t
 doca_priv_comch_gpu_request(struct doca_priv_comch_gpu_queue *q,
 			    const struct doca_priv_comch_gpu_entry *request)

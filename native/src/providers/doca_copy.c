@@ -336,8 +336,10 @@ void dg_doca_submit(struct doca_queue *q)
 
 void dg_doca_flush(struct doca_queue *q, int status)
 {
-	for (struct dg_op *op; (op = next_op(q));) {
+	struct dg_op *op;
+	while ((op = next_op(q))) {
 		if (q->open_group || (op->flags & DG_CHAIN)) {
+			/* A chain has one completion, with the last of its operations. */
 			if (!q->open_group) {
 				q->open_group = &q->groups[q->free_groups[--q->n_free_groups]];
 				*q->open_group = (struct task_group){.left = 1};

@@ -1,7 +1,7 @@
 """State of the peer, as exceptions whose messages say what to do.
 
-Silence is judged elsewhere: of a TCP connection by libzmq (sockets.py), of a request that gets no
-reply by its caller (session/remote_transfer.py).
+After which silence a TCP peer is lost: address.py, HEARTBEAT_S. How long a request may stay
+unanswered: Connection.check_silence().
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _STOPPED_S = 0.3  # tolerates a debugger's short stop; an error is promised with
 _ENDS_S = 0.1  # a process may outlive its connections by this long
 
 
-class Liveness:
+class PeerState:
     """State of the peer.
 
     Attributes:
@@ -107,33 +107,33 @@ def _stranger(fd: int, where: str) -> PeerRefused | None:
     )
 
 
-def connection_error(monitor: zmq.Socket[bytes], liveness: Liveness) -> Exception | None:
+def connection_error(monitor: zmq.Socket[bytes], peer_state: PeerState) -> Exception | None:
     """Read pending socket monitor events and return the error that ended the connection, if any.
 
     Args:
         monitor: The PAIR socket of the monitor (zmq_socket_monitor(3)).
-        liveness: Its `stream` and, once the handshake succeeds, `connected` are set.
+        peer_state: Its `stream` and, once the handshake succeeds, `connected` are set.
     """
     while readable(monitor):
         event, value = struct.unpack("=Hi", monitor.recv_multipart()[0])
-        error = _event_error(event, value, liveness)
+        error = _event_error(event, value, peer_state)
         if error is not None:
             return error
     return None
 
 
-def _event_error(event: int, value: int, liveness: Liveness) -> Exception | None:
+def _event_error(event: int, value: int, peer_state: PeerState) -> Exception | None:
     """Return the error for one socket monitor event, if any (zmq_socket_monitor(3))."""
-    where = liveness.endpoint
+    where = peer_state.endpoint
     if event == zmq.EVENT_CONNECTED:
         with contextlib.suppress(OSError):  # already ended; its event follows
-            liveness.stream = Stream(value)
+            peer_state.stream = Stream(value)
         if where.startswith("ipc://"):
             refuse_descriptors(value, where.removeprefix("ipc://"))
             return _stranger(value, where)
         return None
     if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
-        liveness.connected = True
+        peer_state.connected = True
         return None
     if event == zmq.EVENT_HANDSHAKE_FAILED_AUTH and value == 500:
         return PeerRefused(
@@ -155,6 +155,6 @@ def _event_error(event: int, value: int, liveness: Liveness) -> Exception | None
             f"{where} ended the handshake: its public key is not the one in the address, or it is "
             "not a dgkit agent"
         )
-    if event == zmq.EVENT_CLOSED and not liveness.connected:
+    if event == zmq.EVENT_CLOSED and not peer_state.connected:
         return PeerLost(f"no agent listens at {where}")
-    return liveness.lost()
+    return peer_state.lost()
