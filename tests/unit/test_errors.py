@@ -134,7 +134,7 @@ def test_seconds_that_are_no_number_are_a_type_error():
 def test_an_error_that_is_raised_again_is_equal_and_keeps_nothing_of_its_caller(error):
     error.__cause__ = ValueError("why")
     with pytest.raises(type(error)) as raised:
-        raise errors.again(error)
+        raise errors.copy_of(error)
     assert raised.value is not error
     assert (str(raised.value), raised.value.args) == (str(error), error.args)
     assert vars(raised.value) == vars(error)

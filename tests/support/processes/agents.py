@@ -24,11 +24,11 @@ if not serve(ready=lambda where: print(where, flush=True), **options):
 SLOW_AGENT = """
 import sys, time
 from dgkit.agent import serve, server
-delay, hold = float(sys.argv[1]), server.Agent._hold
+delay, hold = float(sys.argv[1]), server.Agent._queue_request
 def slow(self, route, router):
     time.sleep(delay if route in self._clients else 0)
     hold(self, route, router)
-server.Agent._hold = slow
+server.Agent._queue_request = slow
 serve("tcp://127.0.0.1:0", ready=lambda where: print(where, flush=True))
 """
 
