@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _LEAST = 1 << 20  # bytes; for smaller objects the C library reuses memory
 _MOST = 256 << 20  # bytes of all objects that a pool keeps
 _UNUSED = 64  # calls of take() in a row that did not use the oldest object: then it is dropped
-_STREAMED = 8 << 20  # bytes of an object that exceeds the caches: DG_LARGE in provider.h
+_STREAMED = 8 << 20  # bytes of an object that exceeds the caches: DG_LARGE in copy.h
 
 
 class BytePool:

@@ -226,8 +226,8 @@ class _Exports:
         words[(page + _STATE) // 4] = _LOST
         for slot in slots:
             words[(slot + _REVOKED) // 4] = 1
-        # The gate of native/src/provider.h: its loads come after these stores. On x86-64, the only
-        # host guest with a BAR, the lock that the kernel takes in this call is a full barrier.
+        # The gate of native/src/base/provider.h: its loads come after these stores. On x86-64, the
+        # only host guest with a BAR, the lock that the kernel takes in this call is a full barrier.
         _lock(self._fd, self._start + page, _RECORD)
         claimed = [slot for slot in slots if words[(slot + _CLAIMED) // 4]]
         if any(longs[(slot + _DONE) // 8] != longs[(slot + _POSTED) // 8] for slot in claimed):

@@ -1,124 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Devices: the table of providers, opening and closing, and polling on behalf of idle callers. */
+/* Opening and closing devices. */
 #include <errno.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "clock.h"
-#include "share/server.h"
+#include "control_path.h"
 #include "error.h"
-#include "provider.h"
+#include "providers/provider_table.h"
 #include "queue.h"
-#include "region.h"
+#include "share/polling.h"
+#include "share/server.h"
 
-static const struct dg_ops *const providers[] = {
-	&dg_soft_ops, &dg_cuda_ops, &dg_verbs_ops, &dg_doca_ops, &dg_softdoca_ops, &dg_fault_ops,
-};
-#define N_PROVIDERS (sizeof providers / sizeof providers[0])
 static atomic_uint last_number;
-static pthread_mutex_t polled_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct dg_device *polled; /* devices whose provider has poll() */
-
-const char *dg_provider_name(uint32_t i)
-{
-	return i < N_PROVIDERS ? providers[i]->name : NULL;
-}
-
-const struct dg_ops *dg_ops_find(const char *name)
-{
-	for (uint32_t i = 0; i < N_PROVIDERS; i++)
-		if (name && !strcmp(providers[i]->name, name))
-			return providers[i];
-	return NULL;
-}
-
-int dg_provider_probe(const char *provider, uint32_t deep)
-{
-	const struct dg_ops *ops = dg_ops_find(provider);
-	if (!ops)
-		return dg_fail(DG_REASON_UNKNOWN_PROVIDER,
-			       "no provider is called '%s'; the providers are soft, cuda, verbs, "
-			       "doca, softdoca and fault",
-			       provider ? provider : "");
-	return ops->probe ? ops->probe(deep) : 0;
-}
 
 uint64_t dg_now_ns(void)
 {
 	return now_ns();
-}
-
-/* Returns the number of CPUs in cpu.max of the cgroup at this process's root: "QUOTA PERIOD" or
- * "max PERIOD" (kernel documentation, cgroup-v2). */
-static uint32_t quota_cpus(void)
-{
-	char quota[32];
-	unsigned long period;
-	uint32_t cpus = UINT32_MAX;
-	FILE *f = fopen("/sys/fs/cgroup/cpu.max", "re");
-	if (!f)
-		return cpus;
-	if (fscanf(f, "%31s %lu", quota, &period) == 2 && strcmp(quota, "max") && period)
-		cpus = (uint32_t)(strtoul(quota, NULL, 10) / period);
-	fclose(f);
-	return cpus ? cpus : 1;
-}
-
-uint32_t dg_cpus(void)
-{
-	cpu_set_t set;
-	uint32_t n = 1, quota = quota_cpus();
-	if (!sched_getaffinity(0, sizeof set, &set))
-		n = (uint32_t)CPU_COUNT(&set);
-	return n < quota ? n : quota;
-}
-
-void dg_devices_poll(void)
-{
-	/* Use trylock here and for each device's lock: dg_share_server_release() waits for the
-	 * server's thread with lifecycle_lock held, and other threads may wait for that lock while
-	 * they hold one of these. */
-	if (pthread_mutex_trylock(&polled_lock))
-		return;
-	for (struct dg_device *dev = polled; dev; dev = dev->next)
-		if (dev->fork_generation == atomic_load(&dg_fork_generation))
-			dg_queues_poll(dev);
-	pthread_mutex_unlock(&polled_lock);
-}
-
-void dg_devices_fork_lock(void)
-{
-	pthread_mutex_lock(&polled_lock);
-}
-
-void dg_devices_fork_unlock(bool child)
-{
-	if (child)
-		polled = NULL;
-	pthread_mutex_unlock(&polled_lock);
-}
-
-static void polled_add(struct dg_device *dev)
-{
-	pthread_mutex_lock(&polled_lock);
-	dev->next = polled;
-	polled = dev;
-	dg_share_server_set_polling(true);
-	pthread_mutex_unlock(&polled_lock);
-}
-
-static void polled_remove(struct dg_device *dev)
-{
-	struct dg_device **at = &polled;
-	pthread_mutex_lock(&polled_lock);
-	while (*at && *at != dev)
-		at = &(*at)->next;
-	if (*at)
-		*at = dev->next;
-	dg_share_server_set_polling(polled != NULL);
-	pthread_mutex_unlock(&polled_lock);
 }
 
 void dg_device_unref(struct dg_device *dev)
@@ -157,6 +56,7 @@ int dg_device_open(const char *provider, const dg_device_config *cfg, dg_device 
 	dev->shared = cfg && cfg->shared;
 	life_init(&dev->life, 1 + dev->shared);
 	dev->ops = dg_ops_find(provider);
+	dev->poll_queues = dg_queues_poll;
 	dev->fork_generation = atomic_load(&dg_fork_generation);
 	dev->number = atomic_fetch_add(&last_number, 1) + 1;
 	pthread_mutex_init(&dev->lock, NULL);
@@ -169,7 +69,7 @@ int dg_device_open(const char *provider, const dg_device_config *cfg, dg_device 
 		return rc;
 	}
 	if (dev->ops->poll)
-		polled_add(dev);
+		dg_polling_add(dev);
 	*out = dev;
 	return 0;
 }
@@ -199,7 +99,7 @@ static int close_in_child(struct dg_device *dev)
 	if (!life_close_forked(&dev->life))
 		return 0;
 	if (dev->ops->poll)
-		polled_remove(dev);
+		dg_polling_remove(dev);
 	dg_device_unref(dev);
 	return 0;
 }
@@ -261,7 +161,7 @@ int dg_device_close(dg_device *dev, uint64_t timeout_ns)
 		return rc;
 	}
 	if (dev->ops->poll)
-		polled_remove(dev);
+		dg_polling_remove(dev);
 	dev->ops->close(dev, dev->provider);
 	if (dev->uses_share_server)
 		dg_share_server_release();

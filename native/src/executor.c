@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Regions entered, copies by this thread, requests for the provider, and flights: see executor.h. */
 #include "executor.h"
+#include "providers/cpu_copy.h"
 
 int dg_exec_enter(struct executor *x, const struct exec_region *local,
 		  const struct exec_region *remote)

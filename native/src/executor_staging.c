@@ -3,6 +3,7 @@
  * operations in two legs pass through them. */
 #include <stdlib.h>
 
+#include "control_path.h"
 #include "executor.h"
 
 static void add_slot(struct exec_staging *s, uint32_t i, uint64_t offset, bool large)

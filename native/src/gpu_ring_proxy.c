@@ -9,7 +9,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "region.h"
+#include "control_path.h"
 #include "share/server.h"
 
 enum { PAGE = 4096 }; /* unit of the layout; neither side's page size, which may differ */

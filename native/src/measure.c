@@ -3,7 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "copy.h"
 #include "gpu_ring_words.h"
+#include "providers/cpu_copy.h"
 #include "queue.h"
 #include "thread.h"
 

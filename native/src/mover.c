@@ -34,6 +34,7 @@
 #include "error.h"
 #include "mover_ring.h"
 #include "poller.h"
+#include "providers/provider_table.h"
 #include "queue.h"
 #include "region.h"
 #include "share/mapping.h"

@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "region.h"
+#include "control_path.h"
+#include "providers/provider_table.h"
 
 int dg_nic_check_process(const struct dg_nic *n)
 {

@@ -2,8 +2,8 @@
 /* The keys of a NIC. The entry in the table, for other NICs, has the same index. */
 #include <stdlib.h>
 
+#include "control_path.h"
 #include "nic.h"
-#include "region.h"
 
 /* Returns the rights to the region that these rights to a key need. */
 static uint32_t region_access(uint32_t access)

@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "control_path.h"
 #include "nic.h"
-#include "region.h"
 #include "thread.h"
 
 #define IMPORT_NS 5000000000ull

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "copy.h"
+#include "providers/cpu_copy.h"
 #include "queue.h"
 #include "region.h"
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "providers/cpu_copy.h"
 #include "queue.h"
 #include "strided_copy.h"
 

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "control_path.h"
+
 static int fail_forked(void)
 {
 	return dg_fail(EOWNERDEAD, "this queue was opened before fork(): open a device and a queue in "
@@ -52,6 +54,35 @@ void dg_queues_poll(struct dg_device *dev)
 		atomic_store_explicit(&q->in_use, QUEUE_FREE, memory_order_release);
 	}
 	pthread_mutex_unlock(&dev->lock);
+}
+
+int dg_queues_grace(struct dg_device *dev, uint64_t deadline_ns)
+{
+	int rc = 0;
+	pthread_mutex_lock(&dev->lock);
+	for (struct dg_queue *q = dev->queues; q && !rc; q = q->next) {
+		/* QUEUE_POSTING lasts as long as a post or an inline copy; a thread that waits for
+		 * completions need not be waited for. leave_count is loaded after in_use, so a
+		 * change means that the entry that was seen has ended. */
+		if (atomic_load_explicit(&q->in_use, memory_order_seq_cst) != QUEUE_POSTING)
+			continue;
+		uint32_t leave_count = atomic_load(&q->leave_count);
+		for (uint32_t polls = 0; atomic_load(&q->in_use) == QUEUE_POSTING &&
+					 atomic_load(&q->leave_count) == leave_count;
+		     polls++) {
+			if (polls < 1000)
+				cpu_relax();
+			else if (now_ns() < deadline_ns)
+				usleep(20);
+			else if (!rc)
+				rc = dg_fail(EBUSY, "a thread is still posting or copying inline: "
+						    "close the region again");
+			if (rc)
+				break;
+		}
+	}
+	pthread_mutex_unlock(&dev->lock);
+	return rc;
 }
 
 int dg_queue_postable(struct dg_queue *q)

@@ -228,7 +228,7 @@ bool dg_queue_spin(struct dg_queue *q);
  * -EOWNERDEAD. */
 int dg_queue_wait(struct dg_queue *q, uint64_t spin_until, uint64_t deadline);
 
-/* queue.c: implements dg_devices_poll() for one device. */
+/* queue.c: poll_queues of every device. */
 void dg_queues_poll(struct dg_device *dev);
 
 /* Fills *wc from a slot that holds its result. */

@@ -3,8 +3,8 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "control_path.h"
 #include "queue.h"
-#include "region.h"
 
 enum { BITS_24 = 0xffffff, MTU_MIN = 256, MTU_MAX = 4096, READS_MAX = 255 };
 

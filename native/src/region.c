@@ -10,8 +10,10 @@
 #include <unistd.h>
 
 #include "clock.h"
+#include "control_path.h"
 #include "share/bar.h"
 #include "share/descriptor.h"
+#include "share/polling.h"
 #include "share/server.h"
 #include "error.h"
 #include "share/importer.h"
@@ -128,38 +130,6 @@ static int check_memory(const struct dg_device *dev, const dg_memory *m, uint32_
 		return dg_memfd_check(m->fd, m->fd_offset + m->size);
 	}
 	return 0;
-}
-
-int dg_map_default(struct dg_device *dev, const dg_memory *m, struct dg_region_entry *entry)
-{
-	entry->base = m->addr;
-	if (m->kind == DG_KIND_HOST)
-		return 0;
-	entry->method = DG_METHOD_GPU;
-	return entry->remote ? dg_fail(EOPNOTSUPP,
-				       "the region is GPU memory, which the provider %s cannot "
-				       "copy: open a device with the provider cuda",
-				       dev->caps.provider)
-			     : 0;
-}
-
-int dg_region_map(struct dg_region *r, const dg_memory *m, struct dg_region_entry *entry)
-{
-	struct dg_device *dev = r->dev;
-	if (r->kind)
-		return r->descriptor ? r->kind->import(r, entry) : r->kind->map(r, m, entry);
-	if (dev->ops->map)
-		return dev->ops->map(dev, dev->provider, r, m, entry);
-	return dg_map_default(dev, m, entry);
-}
-
-void dg_region_unmap(struct dg_region *r)
-{
-	if (r->provider_state && r->kind)
-		r->kind->unmap(r);
-	else if (r->provider_state)
-		r->dev->ops->unmap(r->dev, r->dev->provider, r);
-	r->provider_state = NULL;
 }
 
 static int register_entered(struct dg_device *dev, const dg_memory *mem, uint32_t access,
@@ -421,35 +391,6 @@ unmap:
 	dg_region_unmap(r);
 discard:
 	region_discard(r);
-	return rc;
-}
-
-int dg_queues_grace(struct dg_device *dev, uint64_t deadline_ns)
-{
-	int rc = 0;
-	pthread_mutex_lock(&dev->lock);
-	for (struct dg_queue *q = dev->queues; q && !rc; q = q->next) {
-		/* QUEUE_POSTING lasts as long as a post or an inline copy; a thread that waits for
-		 * completions need not be waited for. leave_count is loaded after in_use, so a
-		 * change means that the entry that was seen has ended. */
-		if (atomic_load_explicit(&q->in_use, memory_order_seq_cst) != QUEUE_POSTING)
-			continue;
-		uint32_t leave_count = atomic_load(&q->leave_count);
-		for (uint32_t polls = 0; atomic_load(&q->in_use) == QUEUE_POSTING &&
-					 atomic_load(&q->leave_count) == leave_count;
-		     polls++) {
-			if (polls < 1000)
-				cpu_relax();
-			else if (now_ns() < deadline_ns)
-				usleep(20);
-			else if (!rc)
-				rc = dg_fail(EBUSY, "a thread is still posting or copying inline: "
-						    "close the region again");
-			if (rc)
-				break;
-		}
-	}
-	pthread_mutex_unlock(&dev->lock);
 	return rc;
 }
 

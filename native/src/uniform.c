@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "copy.h"
+#include "providers/cpu_copy.h"
 #include "queue.h"
 #include "strided_copy.h"
 

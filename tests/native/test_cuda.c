@@ -10,6 +10,7 @@
 #include "providers/cuda_pointer.h"
 #include "queue.h"
 #include "region.h"
+#include "share/polling.h"
 #include "two_sides.h"
 
 #define BLOCK (2u << 20) /* the granularity */

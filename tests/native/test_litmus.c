@@ -16,6 +16,7 @@
 #include <sched.h>
 #include <sys/eventfd.h>
 
+#include "control_path.h"
 #include "fixture.h"
 #include "queue.h"
 #include "region.h"

@@ -266,7 +266,7 @@ def repository(tmp_path):
     files = {
         "dgkit/dma/queue.py": "",
         "dgkit/cli/serve_command.py": "",
-        "native/src/ring.c": "",
+        "native/src/base/ring.c": "",
         "tests/support/dma.py": "from dgkit.dma.queue import Queue\n",
         "tests/unit/test_dma_queue.py": "from support import dma\n",
         "tests/unit/test_units.py": "import json\n",
@@ -288,7 +288,7 @@ def repository(tmp_path):
     [
         ("dgkit/dma/queue.py", "lint safety unit", "safety/test_bounds unit/test_dma_queue"),
         ("dgkit/cli/serve_command.py", "lint unit", "unit/test_cli_serve"),
-        ("native/src/ring.c", "lint plain unit", "unit/test_dma_queue"),
+        ("native/src/base/ring.c", "lint plain unit", "unit/test_dma_queue"),
         ("tests/support/dma.py", "lint unit", "unit/test_dma_queue"),
         ("tests/unit/test_units.py", "lint unit", "unit/test_units"),
         ("tests/browser/test_life.py", "browser lint pages", "browser/test_life"),

@@ -14,6 +14,7 @@
 
 #include "clock.h"
 #include "error.h"
+#include "provider_table.h"
 
 enum {
 	MAX_QUEUES = 1024,

@@ -49,6 +49,7 @@
 #include <string.h>
 
 #include "clock.h"
+#include "cpu_copy.h"
 #include "region.h"
 #include "strided_copy.h"
 

@@ -24,4 +24,11 @@ int dg_cuda_ordinal(const uint8_t uuid[16]);
  * that already has registrations keeps its own list. */
 void *dg_cuda_share_pins(void *theirs);
 
+/* Exports the pages that contain the GPU memory m->addr[0..size) as a dma-buf.
+ * *offset is the position of the bytes in it. The caller owns *fd. */
+int dg_cuda_dmabuf(const dg_memory *m, int *fd, uint64_t *offset);
+/* Returns the reason why a device cannot access GPU memory, given rc, the error of exporting its
+ * dma-buf. */
+int dg_dmabuf_reason(int rc);
+
 #endif

@@ -30,6 +30,7 @@
 #include <string.h>
 
 #include "clock.h"
+#include "cpu_copy.h"
 #include "cuda_provider.h"
 #include "cuda_serve_ptx.h"
 #include "region.h"

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "clock.h"
+#include "provider_table.h"
 #include "share/server.h"
 #include "error.h"
 

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "clock.h"
+#include "cpu_copy.h"
 #include "doca.h"
 #include "share/importer.h"
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Makes memory accessible to DOCA: host and GPU memory of this process, and exports of other
  * processes. */
+#include "cuda_pointer.h"
 #include "doca.h"
 
 #include <errno.h>

@@ -13,8 +13,10 @@
 #include <unistd.h>
 
 #include "clock.h"
+#include "cpu_copy.h"
 #include "error.h"
 #include "provider.h"
+#include "provider_table.h"
 #include "region.h"
 #include "share/server.h"
 

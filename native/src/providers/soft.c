@@ -15,8 +15,10 @@
 
 #include "clock.h"
 #include "copy.h"
+#include "cpu_copy.h"
 #include "error.h"
 #include "provider.h"
+#include "provider_table.h"
 #include "share/server.h"
 #include "strided_copy.h"
 #include "thread.h"

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "error.h"
+#include "provider_table.h"
 #include "share/server.h"
 #include "thread.h"
 

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "error.h"
+#include "share/polling.h"
 #include "thread.h"
 #include "verbs_provider.h"
 

@@ -10,6 +10,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "cuda_pointer.h"
 #include "error.h"
 #include "verbs_provider.h"
 

@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cpu_copy.h"
 #include "error.h"
 #include "share/importer.h"
 #include "verbs_provider.h"

@@ -9,6 +9,7 @@
 #include "error.h"
 #include "share/bar.h"
 #include "share/descriptor.h"
+#include "share/polling.h"
 
 /* The part of a BAR that belongs to a region. */
 struct part {

@@ -18,6 +18,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "copy.h"
+#include "share/polling.h"
 #include "share/unix_socket.h"
 #include "atomic.h"
 #include "clock.h"

@@ -13,6 +13,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "copy.h"
 #include "share/import_reply.h"
 #include "share/peer_fds.h"
 #include "share/unix_socket.h"

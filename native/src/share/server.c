@@ -23,6 +23,7 @@
 #include "share/exports.h"
 #include "share/importer.h"
 #include "share/peer_fds.h"
+#include "share/polling.h"
 #include "share/unix_socket.h"
 #include "thread.h"
 
@@ -39,8 +40,6 @@ static struct {
 	pthread_t thread;
 	char path[SHARE_PATH_MAX];
 } server = {.listen_fd = -1, .epoll_fd = -1, .stop_fd = -1, .spare_fd = -1, .poll_fd = -1};
-
-atomic_uint dg_fork_generation;
 
 /* The low bits of an event's 64-bit cookie identify what it belongs to. */
 enum { ON_STOP, ON_LISTEN, ON_CONN, ON_EXPORTER, ON_POLL, ON_MASK = 7 };

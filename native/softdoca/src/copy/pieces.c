@@ -24,6 +24,7 @@
 #include "clock.h"
 #include "copy.h"
 #include "provider.h"
+#include "providers/cpu_copy.h"
 #include "region.h"
 
 #define BOUNCE_BYTES ((size_t)256 << 10)

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 
 #include "base/frame_keys.h"
-#include "provider.h"
+#include "copy.h"
 
 #define LOCAL_WRITE DOCA_ACCESS_FLAG_LOCAL_READ_WRITE
 #define WRITES                                                                      \

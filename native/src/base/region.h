@@ -7,9 +7,6 @@
 
 #include "provider.h"
 
-/* How long the free of a handle waits for what still uses an open object. */
-#define DROPPED_NS 100000000u
-
 struct dg_export; /* share/exports.c: one export of this region */
 struct dg_import; /* share/exports.c: one import of this region */
 struct dg_exporter; /* share/importer.c: the process that a remote region was imported from */
@@ -64,24 +61,12 @@ struct dg_memory_ops {
 	bool (*lost)(const struct dg_region *r);
 };
 
-/* Like dg_region_close(), with a deadline instead of a time-out. */
-int dg_region_close_until(struct dg_region *r, uint64_t deadline_ns);
-/* Closes a region, however long its transfers take, and frees its handle. NULL is ignored. */
-void dg_region_end(struct dg_region *r);
-/* Drops a reference; the last one frees the region. */
-void dg_region_unref(struct dg_region *r);
-
-/* Enters the region, so that it stays open until life_leave(&r->life). Errors: EOWNERDEAD, ESTALE. */
-int dg_region_enter(struct dg_region *r);
-/* Returns 0 if `access` is part of the region's own access. verb: what is to be done with the
- * region, as in "exported". Errors: EACCES; EINVAL for an imported region. */
-int dg_region_check_access(const struct dg_region *r, uint32_t access, const char *verb);
-/* Creates a remote region for memory that qp's peer has granted. Errors: ENOMEM, EMFILE. */
-int dg_region_import_by_qp(struct dg_qp *qp, const dg_rdma_memory *m, dg_region **out);
-
 /* These call map() and unmap() of the memory's kind or of the provider, or dg_map_default(). */
 int dg_region_map(struct dg_region *r, const dg_memory *m, struct dg_region_entry *entry);
 void dg_region_unmap(struct dg_region *r);
+/* map() of a provider that cannot copy GPU memory: host memory is used directly, GPU memory can only
+ * be exported. */
+int dg_map_default(struct dg_device *dev, const dg_memory *m, struct dg_region_entry *entry);
 
 /* Reserves the region table; called before the first device opens. Errors: ENOMEM. */
 int dg_region_table_open(void);
@@ -96,8 +81,4 @@ void dg_region_table_fork_unlock(void);
 struct dg_region_entry *dg_region_table_find(uint32_t name, uint64_t *id);
 /* For tests: the next region at this index, which is free, gets the generation after this one. */
 void dg_region_table_set_generation(uint32_t index, uint64_t generation);
-/* Waits for a grace period: until every thread that was inside a queue of the device at the time of
- * the call has left it. Errors: EBUSY at the deadline. */
-int dg_queues_grace(struct dg_device *dev, uint64_t deadline_ns);
-
 #endif

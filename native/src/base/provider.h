@@ -121,6 +121,7 @@ struct dg_device {
 	struct dg_device *next; /* in the list of devices whose provider has poll() */
 	struct dg_region *regions;
 	struct dg_queue *queues;
+	void (*poll_queues)(struct dg_device *dev); /* of the polled devices, share/polling.h */
 	uint32_t fork_generation;
 	bool uses_share_server; /* the device holds a reference to the share server */
 	bool gpu; /* the provider can copy GPU memory */
@@ -132,22 +133,6 @@ struct dg_device {
 	const char *blob_provider;
 	dg_caps caps;
 };
-
-/* Drops a reference; the last one frees the device. */
-void dg_device_unref(struct dg_device *dev);
-/* Enters the device, so that it stays open until life_leave(&dev->life). Errors: EOWNERDEAD, ESTALE. */
-int dg_device_enter(struct dg_device *dev);
-
-/* Polls the queues of all devices whose provider has poll(). Such a provider makes progress only
- * when its queues are polled. While the user of a queue does something else, its gates stay
- * entered, and an exporter's close would wait for that user. So every thread that waits for a gate
- * calls this repeatedly, and so does the share server's thread. Skips queues that a thread is
- * inside and devices that are locked: never blocks. */
-void dg_devices_poll(void);
-/* Called around fork(), before all other locks. In the child the list is emptied, so that nothing
- * is polled any more. */
-void dg_devices_fork_lock(void);
-void dg_devices_fork_unlock(bool child);
 
 /* A queue pair that is connected by hand. Guarded by its queue: only the thread inside uses it. */
 struct dg_qp {
@@ -239,30 +224,9 @@ struct dg_ops {
 	bool groups;
 };
 
-extern const struct dg_ops dg_soft_ops, dg_cuda_ops, dg_verbs_ops, dg_doca_ops, dg_softdoca_ops,
-	dg_fault_ops;
-/* region.c: map() of a provider that cannot copy GPU memory: host memory is used directly, GPU
- * memory can only be exported. */
-int dg_map_default(struct dg_device *dev, const dg_memory *m, struct dg_region_entry *entry);
-const struct dg_ops *dg_ops_find(const char *name);
-
 /* Number of forks between the first process and this one. Objects opened before a fork cannot be
  * used in the child. */
 extern atomic_uint dg_fork_generation;
-
-/* cpu_copy.c: functions for a provider that copies with the CPU. */
-/* Copies at most `budget` bytes of op, starting at *progress. Returns OP_MORE or the final
- * dg_status. */
-int dg_op_step(const struct dg_op *op, uint64_t *progress, uint64_t budget);
-/* Executes the whole operation. Returns a dg_status. */
-int dg_op_run(const struct dg_op *op);
-/* Returns DG_OK if both regions of op may still be accessed, otherwise the status with which to
- * complete it. */
-int dg_op_allowed(const struct dg_op *op);
-/* The same for a pair of regions; local may be NULL. */
-int dg_regions_allowed(struct dg_region_entry *local, struct dg_region_entry *remote);
-/* Leaves both gates of op: after its last byte, or when it will not be executed. */
-void dg_op_leave(const struct dg_op *op);
 
 /* Enters or leaves (`pass`) the gates of many operations, with one atomic operation for each
  * sequence of operations between the same two regions. */
@@ -293,33 +257,5 @@ static inline void gates_add(struct dg_gates *l, const struct dg_op *op)
 {
 	gates_pair(l, op->local, op->remote);
 }
-
-/* cuda_dmabuf.c: exports the pages that contain the GPU memory m->addr[0..size) as a dma-buf.
- * *offset is the position of the bytes in it. The caller owns *fd. */
-int dg_cuda_dmabuf(const dg_memory *m, int *fd, uint64_t *offset);
-/* Returns the reason why a device cannot access GPU memory, given rc, the error of exporting its
- * dma-buf. */
-int dg_dmabuf_reason(int rc);
-
-/* copy.c */
-void dg_copy(void *dst, const void *src, uint64_t n);
-/* Copies of at least this size use dg_copy_large(), because no cache holds them. */
-#define DG_LARGE (8u << 20)
-/* Copies by system calls, and returns -EFAULT where memcpy would raise a signal. Part of the bytes
- * may have been copied by then. Errors: EFAULT; if process_vm_readv(2) refuses the copy and no pipe
- * can be opened to repeat it, EMFILE, ENFILE or ENOMEM of pipe2(2). */
-int dg_copy_guarded(void *dst, const void *src, uint64_t n);
-/* Returns the dg_status of a guarded copy: `fault` if memory could not be accessed, DG_IO_FAILED if
- * it could not be determined whether it can. */
-static inline int guarded_status(int rc, int fault)
-{
-	if (!rc)
-		return DG_OK;
-	return rc == -EFAULT ? fault : DG_IO_FAILED;
-}
-
-/* file_backed.c: whether all of these bytes are memory from dgkit.empty(), which stays mapped and
- * accessible while it is registered. */
-bool dg_memory_is_own(const void *addr, uint64_t size);
 
 #endif

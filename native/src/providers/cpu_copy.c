@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Executing one operation with the CPU: rows, chunks, the three ways to reach remote bytes, and
  * atomic operations. */
+#include "cpu_copy.h"
+
+#include "copy.h"
 #include "share/importer.h"
-#include "provider.h"
 #include "strided_copy.h"
 
 int dg_regions_allowed(struct dg_region_entry *local, struct dg_region_entry *remote)

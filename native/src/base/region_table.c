@@ -17,6 +17,7 @@ enum { INDEX_BITS = 20, MIN_FREE = 16384 };
 _Static_assert(REGION_TABLE_SIZE == 1u << INDEX_BITS, "an index has INDEX_BITS bits");
 
 struct dg_region_entry *dg_region_table;
+atomic_uint dg_fork_generation;
 static struct dg_gate *gates;
 /* What only this file uses of an entry. */
 static struct cold {

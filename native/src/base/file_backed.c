@@ -11,6 +11,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "copy.h"
 #include "dgkit.h"
 #include "error.h"
 #include "provider.h"

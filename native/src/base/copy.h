@@ -1,10 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inlined small copies: a call into libc costs more than copying the bytes. */
+/* Copies, guarded ones, and small ones that are inlined: a call into libc costs more than copying the
+ * bytes. */
 #ifndef DG_COPY_H
 #define DG_COPY_H
 
+#include <errno.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
+
+#include "dgkit.h"
 
 /* Copies n <= 64 bytes with at most two loads and two stores, with all loads first; fewer than 4
  * bytes are copied one by one. A copy of 8 aligned bytes is a single store, so no reader sees half
@@ -44,5 +49,26 @@ static inline void copy_upto64(char *d, const char *s, uint64_t n)
 			*d++ = *s++;
 	}
 }
+
+/* Copies any number of bytes. */
+void dg_copy(void *dst, const void *src, uint64_t n);
+/* Copies of at least this size use dg_copy_large(), because no cache holds them. */
+#define DG_LARGE (8u << 20)
+/* Copies by system calls, and returns -EFAULT where memcpy would raise a signal. Part of the bytes
+ * may have been copied by then. Errors: EFAULT; if process_vm_readv(2) refuses the copy and no pipe
+ * can be opened to repeat it, EMFILE, ENFILE or ENOMEM of pipe2(2). */
+int dg_copy_guarded(void *dst, const void *src, uint64_t n);
+/* Returns the dg_status of a guarded copy: `fault` if memory could not be accessed, DG_IO_FAILED if
+ * it could not be determined whether it can. */
+static inline int guarded_status(int rc, int fault)
+{
+	if (!rc)
+		return DG_OK;
+	return rc == -EFAULT ? fault : DG_IO_FAILED;
+}
+
+/* Whether all of these bytes are memory from dgkit.empty(), which stays mapped and
+ * accessible while it is registered. */
+bool dg_memory_is_own(const void *addr, uint64_t size);
 
 #endif
