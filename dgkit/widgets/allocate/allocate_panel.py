@@ -6,7 +6,7 @@ import base64
 import errno
 import threading
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -23,9 +23,10 @@ from ..base.scheduler import BackgroundCall, in_background
 from ..base.session_model import SessionModel, describe, regions_trait, selected_trait
 
 if TYPE_CHECKING:
+    from ...memory.gpu_info import GpuInfo
     from ...session import Session, SessionRegion
+    from ..base.page_message import Json
 
-Steps = Generator[Any, None, None]
 
 DTYPES = ("u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8", "f2", "f4", "f8")
 _FREE_TIMEOUT_S = 1.0  # for transfers to release a region that is being freed
@@ -63,7 +64,7 @@ class Job:
         self.ended = threading.Event()
         self.task: scheduler.Task | None = None
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> Json:
         """Return what a view draws."""
         return {"id": self.number, "name": self.name, "done": self.done, "total": self.total}
 
@@ -88,7 +89,7 @@ class AllocatePanel(Panel):
         self._model = SessionModel.of(session)
         self._jobs: dict[int, Job] = {}
         self._job_count = 0
-        self._places: list[dict[str, Any]] = []
+        self._places: list[Json] = []
         self._fills: dict[int, tuple[Pattern, str]] = {}  # by the id of the filled region
         self._variables: dict[int, str] = {}  # by the id of the registered region
         super().__init__()
@@ -104,7 +105,7 @@ class AllocatePanel(Panel):
         if what != "written":
             self.refresh_traits()
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> Json:
         """Return the regions, the running fills and the choices of the form."""
         if not self._places and not self._session.closed:
             self._places = placement_options(self._session, probe=False)
@@ -116,13 +117,13 @@ class AllocatePanel(Panel):
         }
         return self._model.state() | choices | {"jobs": self._job_states()}
 
-    def _job_states(self) -> list[dict[str, Any]]:
+    def _job_states(self) -> list[Json]:
         return [job.state() for job in list(self._jobs.values())]
 
     def _send_jobs(self) -> None:
         self.broadcast_state("jobs", lambda: {"jobs": self._job_states()})
 
-    def _probe(self) -> Steps:
+    def _probe(self) -> scheduler.Steps:
         """Detect GPUs, which takes a while the first time, without blocking the frame thread."""
         self._places = yield from in_background(partial(placement_options, self._session))
         self.broadcast("places", places=self._places)
@@ -171,7 +172,7 @@ class AllocatePanel(Panel):
         return job.region
 
     @handler
-    def make(self, shape: str, dtype: str, on: str, fill: str, name: str = "") -> dict[str, Any]:
+    def make(self, shape: str, dtype: str, on: str, fill: str, name: str = "") -> Json:
         """Start an allocation.
 
         Messages `session`, `jobs` and `status` report progress, `failed` an error.
@@ -192,11 +193,13 @@ class AllocatePanel(Panel):
         self._job_count += 1
         return Job(self._job_count, name or "new memory")
 
-    def _start(self, job: Job, steps: Steps, failed: Callable[[Exception], None]) -> None:
+    def _start(self, job: Job, steps: scheduler.Steps, failed: Callable[[Exception], None]) -> None:
         self._jobs[job.number] = job
         job.task = scheduler.start(steps, failed, partial(self._end, job))
 
-    def _allocate(self, job: Job, shape: Any, dtype: str, on: str, pattern: Pattern) -> Steps:
+    def _allocate(
+        self, job: Job, shape: Any, dtype: str, on: str, pattern: Pattern
+    ) -> scheduler.Steps:
         yield True  # the views show the job before its pages are reserved
         name = None if job.name == "new memory" else job.name
         with for_field("on" if on != "host" else "shape"):
@@ -210,7 +213,7 @@ class AllocatePanel(Panel):
         self._set_region(job, region)
         yield from self._fill(job, pattern, dtype)
 
-    def _discard(self, call: BackgroundCall[SessionRegion]) -> Steps:
+    def _discard(self, call: BackgroundCall[SessionRegion]) -> scheduler.Steps:
         """Free the memory of a cancelled allocation once it is allocated; a failure is shown."""
         region = yield from call.wait()
         yield from in_background(region.close)
@@ -219,7 +222,7 @@ class AllocatePanel(Panel):
     def _set_region(self, job: Job, region: SessionRegion) -> None:
         job.region, job.name, job.total = region, region.name, region.size
 
-    def _fill(self, job: Job, pattern: Pattern, dtype: str) -> Steps:
+    def _fill(self, job: Job, pattern: Pattern, dtype: str) -> scheduler.Steps:
         region = job.region
         assert region is not None
         try:
@@ -261,7 +264,7 @@ class AllocatePanel(Panel):
         self._model.select(region)
 
     @handler
-    def export(self, region: int) -> dict[str, Any]:
+    def export(self, region: int) -> Json:
         """Return the descriptor of a region in hex and base64, and what its holder can do.
 
         Raises:
@@ -305,7 +308,7 @@ class AllocatePanel(Panel):
         return [f"region = {call}"]
 
     @handler
-    def free(self, region: int, sure: bool = False) -> dict[str, Any]:
+    def free(self, region: int, sure: bool = False) -> Json:
         """Start to free a region.
 
         Args:
@@ -325,7 +328,7 @@ class AllocatePanel(Panel):
         scheduler.start(self._free(found), self.fail)
         return {}
 
-    def _free(self, region: SessionRegion) -> Steps:
+    def _free(self, region: SessionRegion) -> scheduler.Steps:
         """Free a region; if a transfer still uses it after 1 s, the region stays listed.
 
         Raises:
@@ -344,14 +347,14 @@ class AllocatePanel(Panel):
     # The notebook's variables
 
     @handler
-    def variables(self) -> dict[str, Any]:
+    def variables(self) -> Json:
         """Return the notebook's variables that can be registered."""
         return {"variables": namespace.candidates()}
 
     @handler
     def register(
         self, variable: str, access: str = "", share_block: bool = False, name: str = ""
-    ) -> dict[str, Any]:
+    ) -> Json:
         """Start to register a notebook variable in place; `access` "" is all that it allows."""
         with for_field("variable"):
             value = namespace.variable(variable)
@@ -361,9 +364,9 @@ class AllocatePanel(Panel):
 
     def _register(
         self, variable: str, value: Any, access: str, share_block: bool, name: str
-    ) -> Steps:
+    ) -> scheduler.Steps:
         yield True
-        options: dict[str, Any] = {
+        options: Json = {
             "access": access or None, "name": name, "share_block": share_block,
         }  # fmt: skip
         with for_field("variable"):
@@ -401,7 +404,7 @@ _NO_GPU_ACCESS = (
 )
 
 
-def placement_options(session: Session, *, probe: bool = True) -> list[dict[str, Any]]:
+def placement_options(session: Session, *, probe: bool = True) -> list[Json]:
     """Return the places where memory can be allocated.
 
     Args:
@@ -426,11 +429,11 @@ def placement_options(session: Session, *, probe: bool = True) -> list[dict[str,
     return [*options, *_gpus(gpu_why, why, on_host), _option("auto", "auto: a GPU, else host")]
 
 
-def _option(value: str, text: str, why: str = "") -> dict[str, Any]:
+def _option(value: str, text: str, why: str = "") -> Json:
     return {"value": value, "text": text, "why": why}
 
 
-def _gpus(gpu_why: str, why: str, on_host: bool) -> list[dict[str, Any]]:
+def _gpus(gpu_why: str, why: str, on_host: bool) -> list[Json]:
     if why or not on_host:
         return [_option("gpu", "GPU" if on_host else "GPU, at the agent", gpu_why)]
     return [
@@ -439,6 +442,6 @@ def _gpus(gpu_why: str, why: str, on_host: bool) -> list[dict[str, Any]]:
     ]
 
 
-def _sizes(gpu: Any) -> str:
+def _sizes(gpu: GpuInfo) -> str:
     free = "" if gpu.free is None else f", {size_text(gpu.free)} free"
     return f"{size_text(gpu.total)}{free}"

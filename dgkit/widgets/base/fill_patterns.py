@@ -11,8 +11,9 @@ from .session_model import SessionModel
 
 if TYPE_CHECKING:
     import numpy as np
+    from numpy.typing import NDArray
 
-    Block = np.ndarray[Any, np.dtype[np.uint8]]
+    Block = NDArray[np.uint8]
     from ...session import SessionRegion
 
 BLOCK = 1 << 20  # bytes generated and copied in one step, a few milliseconds
@@ -160,7 +161,7 @@ def fill_region(region: SessionRegion, pattern: Pattern, dtype: str = "u1") -> I
         yield from _fill_array(region, blocks) if region.local else _fill_by_dma(region, blocks)
 
 
-def _fill_array(region: SessionRegion, blocks: Iterator[Any]) -> Iterator[int]:
+def _fill_array(region: SessionRegion, blocks: Iterator[Block]) -> Iterator[int]:
     array: Any = region.array
     done = 0
     flat = array.reshape(-1).view("u1")
@@ -179,7 +180,7 @@ def _fill_array(region: SessionRegion, blocks: Iterator[Any]) -> Iterator[int]:
         region.producer()
 
 
-def _fill_by_dma(region: SessionRegion, blocks: Iterator[Any]) -> Iterator[int]:
+def _fill_by_dma(region: SessionRegion, blocks: Iterator[Block]) -> Iterator[int]:
     done = 0
     for block in blocks:
         transfer = region.session.start_write(region, block, offset=done)

@@ -12,11 +12,13 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
+Json = dict[str, Any]  # a JSON object: a message between a panel and its views, or a part of one
+
 _MAX_DEPTH = 8  # of lists and objects in a message; panels send four at most
 _MAX_SHOWN = 60  # characters of a value in an error
 _NEVER_SET = frozenset({"_esm", "_css", "_hosted"})
 _TYPES: dict[str, type] = {  # by the annotation of a handler's parameter
-    "bool": bool, "int": int, "str": str, "dict[str, Any]": dict, "Sequence[str]": list,
+    "bool": bool, "int": int, "str": str, "Json": dict, "Sequence[str]": list,
 }  # fmt: skip
 
 

@@ -31,7 +31,7 @@ from . import scheduler
 from .error_text import explain
 from .esm import link
 from .kernel_loop import Later
-from .page_message import check_fields, check_json, check_traits, reply_id
+from .page_message import Json, check_fields, check_json, check_traits, reply_id
 from .scheduler import PanelClosed, in_background
 from .static_output import StaticOutput, note_displayed, picture_containers
 from .traits import State, as_stored
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from ...session import Session
 
 Buffers = Sequence[memoryview]
-Reply = tuple[dict[str, Any], list[bytes]]
+Reply = tuple[Json, list[bytes]]
 F = TypeVar("F", bound=Callable[..., Any])
 
 _WIDGETS = Path(__file__).parent.parent
@@ -144,16 +144,16 @@ class Panel(anywidget.AnyWidget):
             for trait in self._states.values():
                 trait.store(self)
 
-    def get_state(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+    def get_state(self, *args: Any, **kwargs: Any) -> Json:
         """Return the stored values of the traits, to be sent to a page."""
         token = as_stored.set(True)
         try:
-            state: dict[str, Any] = super().get_state(*args, **kwargs)
+            state: Json = super().get_state(*args, **kwargs)
             return state
         finally:
             as_stored.reset(token)
 
-    def set_state(self, sync_data: dict[str, Any]) -> None:
+    def set_state(self, sync_data: Json) -> None:
         """Set traits from a page; on a refused value, show the error and send the old value."""
         try:
             check_traits(sync_data)
@@ -168,7 +168,7 @@ class Panel(anywidget.AnyWidget):
         """Return the objects whose handlers a view can call, besides the panel's own."""
         return ()
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> Json:
         """Return everything that a new view draws."""
         return {}
 
@@ -191,7 +191,7 @@ class Panel(anywidget.AnyWidget):
             if kind != "reply":
                 self._changes += 1
 
-    def broadcast_state(self, kind: str, snapshot: Callable[[], dict[str, Any]]) -> None:
+    def broadcast_state(self, kind: str, snapshot: Callable[[], Json]) -> None:
         """Send a part of the state to all views, which ignore it if they have a newer one.
 
         Two threads may send their snapshots in a different order than they took them.
@@ -354,7 +354,7 @@ def next_snapshot() -> int:
     return next(_snapshots)
 
 
-def label_of(session: Session) -> dict[str, Any]:
+def label_of(session: Session) -> Json:
     """Return the provider that moves the bytes and its label: `hardware` or `software DPU...`.
 
     Raises:

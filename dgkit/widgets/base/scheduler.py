@@ -37,7 +37,7 @@ _SHORT_CALL_S = 0.005  # most blocking calls return within this time
 FRAMES, BACKGROUND = "dgkit-frames", "dgkit-background"  # names of the panels' own threads
 
 T = TypeVar("T")
-Steps = Generator[Any, None, Any]
+Steps = Generator[Any, None, None]
 
 _log = logging.getLogger("dgkit.widgets")
 

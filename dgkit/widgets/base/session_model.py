@@ -8,7 +8,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...errors import ClosedError
 from ...html_cards import access_text
@@ -20,6 +20,9 @@ from .traits import State, choose_region, region_id
 
 if TYPE_CHECKING:
     from ...session import Session, SessionRegion
+    from .page_message import Json
+
+F = TypeVar("F", bound=Callable[..., object])
 
 _MAX_REGIONS = 200  # the newest regions, in one message
 
@@ -28,7 +31,7 @@ _create_lock = threading.Lock()
 _models: weakref.WeakKeyDictionary[Session, SessionModel] = weakref.WeakKeyDictionary()
 
 
-def describe(region: SessionRegion) -> dict[str, Any]:
+def describe(region: SessionRegion) -> Json:
     """Describe a region in plain values, for a table or a list of choices."""
     dtype, shape = "uint8", [region.size]
     local = region.local  # another thread may free the region meanwhile
@@ -48,7 +51,7 @@ def describe(region: SessionRegion) -> dict[str, Any]:
 def regions_trait(model: Callable[[Any], SessionModel]) -> State[tuple[SessionRegion, ...]]:
     """Return the trait `regions` of a panel whose model `model(panel)` returns."""
 
-    def to_json(regions: tuple[SessionRegion, ...] | None) -> list[dict[str, Any]]:
+    def to_json(regions: tuple[SessionRegion, ...] | None) -> list[Json]:
         shown = (regions or ())[-_MAX_REGIONS:]
         return [{"id": one.id, "name": one.name, "size": one.size} for one in shown]
 
@@ -164,7 +167,7 @@ class SessionModel:
         known = ", ".join(str(region.id) for region in self.regions) or "none"
         raise ValueError(f"no live region {wanted}; live regions: {known}")
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> Json:
         """Return the shared part of a panel's state.
 
         Returns:
@@ -256,7 +259,7 @@ class SessionModel:
         """
         return self._listed(self._listeners, call)
 
-    def _listed(self, calls: list[Any], call: Any) -> Callable[[], None]:
+    def _listed(self, calls: list[F], call: F) -> Callable[[], None]:
         """Append a function to a list; return a function that removes it."""
         with self._lock:
             calls.append(call)
@@ -274,7 +277,7 @@ class SessionModel:
             if self._notifying is None or self._notifying.done:
                 self._notifying = scheduler.start(self._notify_soon(), _failed)
 
-    def _notify_soon(self) -> Any:
+    def _notify_soon(self) -> scheduler.Steps:
         yield
         with self._lock:
             self._notifying = None

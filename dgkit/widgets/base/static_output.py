@@ -37,6 +37,8 @@ from . import scheduler
 if TYPE_CHECKING:
     from bokeh.model import Model
 
+    from .page_message import Json
+
 _WAIT_S = 2.0  # after a cell, before the outputs are made in the background
 _MARK = {"needs_background": "light"}  # becomes a CSS class of the image, used to hide it
 _NO_PICTURE = "The figure is not here: it needs Matplotlib, <code>pip install 'dgkit[lab]'</code>."
@@ -81,7 +83,7 @@ class StaticOutput:
         self._lock = threading.Lock()  # of what follows
         self._changes: list[int] = []  # of the panels, when their figures were drawn
         self._figures: dict[str, str] = {}
-        self._outputs: dict[str, dict[str, Any]] = {}  # data and metadata, by display id
+        self._outputs: dict[str, Json] = {}  # data and metadata, by display id
         self.headless = False
 
     @property
@@ -143,7 +145,7 @@ class StaticOutput:
         publish_display_data(**output, transient={"display_id": display_id}, update=update)
         return True
 
-    def outputs(self) -> dict[str, dict[str, Any]]:
+    def outputs(self) -> dict[str, Json]:
         """Return `data` and `metadata` of the outputs as last published, by display id."""
         return dict(self._outputs)
 
@@ -186,7 +188,7 @@ def _draw(panels: list[_Saved]) -> dict[str, str]:
         return {"text/html": "<p>There is no picture of this figure: run the cell to see it.</p>"}
 
 
-def renewed(states: dict[str, str]) -> dict[str, dict[str, Any]]:
+def renewed(states: dict[str, str]) -> dict[str, Json]:
     """Renew the published outputs, and return those whose state differs from the page's.
 
     Args:
@@ -195,7 +197,7 @@ def renewed(states: dict[str, str]) -> dict[str, dict[str, Any]]:
     Returns:
         `data` and `metadata` of the outputs to be replaced, by the output's id.
     """
-    found: dict[str, dict[str, Any]] = {}
+    found: dict[str, Json] = {}
     for each in list(_published):
         each.flush()
         found |= each.outputs()
@@ -217,8 +219,8 @@ def _answer_pages() -> None:
     channel = comm.create_comm(target_name=_TARGET, comm_id=_TARGET, primary=False)
     manager.register_comm(channel)
 
-    def answer(message: dict[str, Any]) -> None:
-        pictures: dict[str, dict[str, Any]] = {}
+    def answer(message: Json) -> None:
+        pictures: dict[str, Json] = {}
         try:
             pictures = renewed(dict(message["content"]["data"]["states"]))
         except Exception as error:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from bokeh.model import Model
 
     from ...session import Session
+    from ..base.page_message import Json
 
 _UPDATE_INTERVAL_S = 1.0  # of the counters
 _GAUGES_INTERVAL_S = 2.0  # of the load of this machine
@@ -155,9 +156,9 @@ class Dashboard(Panel):
         self._updates: scheduler.Task | None = None
         self._counters: dict[str, int] = {}
         self._read_by_views = self._reads_before = (0, 0)  # requests and bytes; before this DPU
-        self._sent_status: dict[str, Any] | None = None
+        self._sent_status: Json | None = None
         self._gauges, self._gauges_due = Gauges(), 0.0
-        self._load: list[dict[str, Any]] = []
+        self._load: list[Json] = []
         self.panels: Panels = create_panels(session)
         self._unlisten: Callable[[], None] = lambda: None
         self._sample: SampleRun | None = None
@@ -212,7 +213,7 @@ class Dashboard(Panel):
         self.broadcast_state("arranged", lambda: {"arranged": self._arranged_state()})
         self.refresh_traits()
 
-    def _arranged_state(self) -> dict[str, Any]:
+    def _arranged_state(self) -> Json:
         return {"arrangement": self._arrangement, "tab": self._tab, "chosen": self._arranged}
 
     # The sample run
@@ -234,7 +235,7 @@ class Dashboard(Panel):
         self._sample = None
         self._sample_changed()
 
-    def _sample_state(self) -> dict[str, Any]:
+    def _sample_state(self) -> Json:
         if self._sample is not None:
             return self._sample.state()
         empty = not self.session.closed and not SessionModel.of(self.session).live()
@@ -257,15 +258,15 @@ class Dashboard(Panel):
         if self._arrangement == "tabs" and self._sample is not None and self._sample.running:
             self.arrange("tabs", self._sample.running)
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> Json:
         """Return the two sides, their status, and the models of the four panels."""
         models = {name: panel.model_id for name, panel in self.panels._asdict().items()}
-        own: dict[str, Any] = {"panels": models, "sample": self._sample_state()}
+        own: Json = {"panels": models, "sample": self._sample_state()}
         own |= {"arranged": self._arranged_state(), "gauges": self._load}
         own["requested_s"] = time.monotonic() - self._requested
         return sides_state(self.session) | self._status() | own
 
-    def _status(self) -> dict[str, Any]:
+    def _status(self) -> Json:
         """Return the status as of the last query of the agent."""
         if self.session.closed:
             self._query_agent()  # returns at once

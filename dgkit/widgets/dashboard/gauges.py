@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...memory.gpu_load import GpuLoad, gpu_loads
 from ...units import size_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from ..base.page_message import Json
 
 _STAT = Path("/proc/stat")
 _LEAST_TICKS = 10  # per CPU, usually of 10 ms each: fewer give no percentage
@@ -24,7 +26,7 @@ class Gauges:
         self._cpu = _gauge("CPU", "measuring", None, "")
         self._why_no_gpu = ""
 
-    def read(self) -> list[dict[str, Any]]:
+    def read(self) -> list[Json]:
         """Return the gauges; blocks for up to 50 ms per GPU.
 
         Returns:
@@ -39,7 +41,7 @@ class Gauges:
             gauges.append(_gauge("GPU", "none that NVML can read", None, self._why_no_gpu))
         return gauges
 
-    def _read_cpu(self) -> dict[str, Any]:
+    def _read_cpu(self) -> Json:
         now = _cpu_times()
         busy, total = (ticks - before for ticks, before in zip(now, self._cpu_times, strict=True))
         cores = os.cpu_count() or 1
@@ -68,7 +70,7 @@ def _cpu_times() -> tuple[int, int]:
     return sum(ticks) - sum(ticks[3:5]), sum(ticks)
 
 
-def _of_gpu(load: GpuLoad) -> Iterator[dict[str, Any]]:
+def _of_gpu(load: GpuLoad) -> Iterator[Json]:
     name = f"GPU {load.index}"
     if load.busy is None:
         yield _gauge(name, "unknown", None, f"{load.name}: {load.why}")
@@ -91,6 +93,6 @@ def _rate(bytes_per_s: float) -> str:
     return f"{bytes_per_s / 1e9:.2f} GB/s"
 
 
-def _gauge(name: str, text: str, fraction: float | None, title: str) -> dict[str, Any]:
+def _gauge(name: str, text: str, fraction: float | None, title: str) -> Json:
     rounded = None if fraction is None else round(fraction, 2)
     return {"name": name, "text": text, "fraction": rounded, "title": title}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ... import cell_lifetime
 from ..base.panel import Panel, label_of
@@ -13,6 +13,7 @@ from ..base.panel import Panel, label_of
 if TYPE_CHECKING:
     from ...session import Session
     from ..allocate.allocate_panel import AllocatePanel
+    from ..base.page_message import Json
     from ..hexview.hexview import HexView
     from ..latency.latency_panel import LatencyPlot
     from ..transfer.transfer_panel import TransferPanel
@@ -59,7 +60,7 @@ def close_all(panels: Iterable[Panel], session: Session | None) -> None:
             stack.callback(panel.close)
 
 
-def sides_state(session: Session) -> dict[str, Any]:
+def sides_state(session: Session) -> Json:
     """Return `sides`, `why` (each provider not in use, with the reason), `provider` and `label`."""
     info = session.info
     dpu, role = info["dpu"], info["role"]

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ...session import Session, SessionRegion
+    from ..base.page_message import Json
     from .panels import Panels
 
 _ROWS, _WIDTH, _BLOCK = 128, 512, 8  # pixels of a byte; rows of a transfer
@@ -82,7 +83,7 @@ class SampleRun:
             ),
         ]  # fmt: skip
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> Json:
         """Return the steps, and what they found in a sentence, for a view."""
         steps = [
             {"title": step.title, "python": step.python, "state": step.state}

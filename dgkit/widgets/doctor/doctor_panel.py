@@ -5,8 +5,8 @@ from __future__ import annotations
 import html
 import os
 import threading
-from collections.abc import Generator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from ...doctor.api import parse_goal, snapshot_paths
 from ...doctor.goals import Goal
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from bokeh.model import Model
 
     from ...doctor.diagnosis import Diagnosis
+    from ..base.page_message import Json
 
 AUTO = "auto"
 _CARD_S = 0.5  # how long a cell waits for the card of a saved notebook; snapshots take less
@@ -167,7 +168,7 @@ class DoctorPanel(BokehPanel):
             made.add_root(draw(self._result.topology, self._pair))
         return made
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> Json:
         """Return all that a view shows; the size is bounded (see serialize.py)."""
         return {
             **super().state(),
@@ -176,7 +177,7 @@ class DoctorPanel(BokehPanel):
             **self._state(),
         }  # fmt: skip
 
-    def _state(self) -> dict[str, Any]:
+    def _state(self) -> Json:
         result, current, progress = self._result, self._current, list(self._progress)
         return {
             "goal": AUTO if self._goal is None else str(self._goal),
@@ -189,7 +190,7 @@ class DoctorPanel(BokehPanel):
             "failed": None if self._error is None else explain(self._error),
         }
 
-    def _topology(self) -> dict[str, Any] | None:
+    def _topology(self) -> Json | None:
         if self._result is None or self._result.topology is None:
             return None
         return self._result.topology.as_dict(self._pair)
@@ -215,7 +216,7 @@ class DoctorPanel(BokehPanel):
         self._current, self._progress, self._error = request, (0, 0), None
         self._task = scheduler.start(self._steps(request), self.fail, self._ended)
 
-    def _steps(self, request: Request) -> Generator[Any, None, None]:
+    def _steps(self, request: Request) -> scheduler.Steps:
         """Follow a run from the frame thread; the run has a background thread."""
         latest = [(0, 0)]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ...doctor.experiments.overrule import TITLES
 from ...doctor.format.nics import NicMap, svg, table_rows
@@ -12,15 +12,18 @@ from ...doctor.snapshot_comparison import Comparison, Difference
 from .diagnosis_task import Request, Result
 from .serialize import truncate
 
+if TYPE_CHECKING:
+    from ..base.page_message import Json
+
 _MAX_ROWS = 64
 
 
-def serialize_request(request: Request, at: list[int]) -> dict[str, Any]:
+def serialize_request(request: Request, at: list[int]) -> Json:
     """Return what runs, and how far it is."""
     return {"check": request.check or request.experiment, "at": at}
 
 
-def serialize_nics(found: NicMap | None) -> dict[str, Any] | None:
+def serialize_nics(found: NicMap | None) -> Json | None:
     """Return the table, the answer, and the drawing as an image's address."""
     if found is None or not found.choices:
         return None
@@ -34,7 +37,7 @@ def serialize_nics(found: NicMap | None) -> dict[str, Any] | None:
     }
 
 
-def serialize_experiments(result: Result) -> list[dict[str, Any]]:
+def serialize_experiments(result: Result) -> list[Json]:
     """Return each kind of experiment: what it does, how many, and how they ended."""
     kinds: dict[str, list[str]] = {}
     for experiment in result.planned:
@@ -52,7 +55,7 @@ def serialize_experiments(result: Result) -> list[dict[str, Any]]:
     ]
 
 
-def serialize_comparison(found: Comparison | None) -> dict[str, Any] | None:
+def serialize_comparison(found: Comparison | None) -> Json | None:
     """Return the two names, the data paths and the checks that differ, relevant ones first."""
     if found is None:
         return None
@@ -64,7 +67,7 @@ def serialize_comparison(found: Comparison | None) -> dict[str, Any] | None:
     }
 
 
-def _row(one: Difference) -> dict[str, Any]:
+def _row(one: Difference) -> Json:
     sides = [truncate(side[0].found) if side else "not judged" for side in (one.first, one.second)]
     verdicts = [str(verdict) for verdict in one.verdicts]
     return {

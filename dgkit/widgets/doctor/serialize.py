@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ...doctor.collect.snapshot import RecordedReader
 from ...doctor.data_paths import DataPath
@@ -15,13 +15,16 @@ from ...doctor.format.summary import FindingGroup, group_findings, headline, pro
 from ...doctor.machine import Machine
 from ...doctor.references import Source
 
+if TYPE_CHECKING:
+    from ..base.page_message import Json
+
 MAX_FINDINGS = 300  # the worst ones are kept
 THIS_MACHINE = {"name": "this machine", "kind": "", "source": "", "side": ""}
 _MAX_TEXT = 2000  # characters
 _MAX_LINES = 40  # commands, sources and subjects of a finding
 
 
-def serialize_diagnosis(diagnosis: Diagnosis) -> dict[str, Any]:
+def serialize_diagnosis(diagnosis: Diagnosis) -> Json:
     """Return a diagnosis as plain values.
 
     Findings that differ only in their subject are grouped; a group's `key` is the same in the next
@@ -79,7 +82,7 @@ def _data_path(path: DataPath, proviso: str) -> dict[str, str]:
     }  # fmt: skip
 
 
-def _findings(groups: Sequence[FindingGroup]) -> Iterator[dict[str, Any]]:
+def _findings(groups: Sequence[FindingGroup]) -> Iterator[Json]:
     repeated: Counter[str] = Counter()
     for group in groups:
         finding = group.finding

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ...doctor.diagnosis import Diagnosis
 from ...doctor.facts import pci
@@ -13,6 +13,9 @@ from ...doctor.facts.topology import Node, Path, drawing, one_bridge, path, rout
 from ...doctor.goals import BY_ARM
 from ...doctor.machine import Machine
 from .serialize import truncate
+
+if TYPE_CHECKING:
+    from ..base.page_message import Json
 
 Pair = tuple[str, str]
 _MAX_NAME = 120  # characters of a device's name
@@ -93,7 +96,7 @@ class TopologyModel:
         steps = " → ".join(self.lines[node]["name"] for node in self.route(pair))
         return f"{text} {self.title(pair)}. Path: {steps}."
 
-    def as_dict(self, pair: Pair | None) -> dict[str, Any]:
+    def as_dict(self, pair: Pair | None) -> Json:
         """Return what a view shows besides the drawing.
 
         Raises:

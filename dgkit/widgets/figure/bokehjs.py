@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from bokeh.document import Document
 
+    from ..base.page_message import Json
+
 _PARTS = ("widgets", "tables", "gl")
 
 
@@ -75,7 +77,7 @@ def _dark_theme() -> Any:
     """
     from bokeh.themes import Theme, built_in_themes
 
-    attributes: dict[str, dict[str, Any]] = {
+    attributes: dict[str, Json] = {
         model: {name: value for name, value in values.items() if _is_colour(model, name)}
         for model, values in built_in_themes["dark_minimal"]._json["attrs"].items()
     }

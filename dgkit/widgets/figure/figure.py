@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import traitlets
 
@@ -18,6 +18,8 @@ from . import bokehjs
 if TYPE_CHECKING:
     from bokeh.document import Document
     from bokeh.model import Model
+
+    from ..base.page_message import Json
 
 _MAX_SAVED = 1 << 20  # most characters of figures in the widget state, which every page loads
 
@@ -30,7 +32,7 @@ class BokehPanel(Panel):
 
     has_figures = True
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> Json:
         """Return the version of BokehJS: a page loads it while the kernel creates the figures."""
         return {"bokeh": bokehjs.version()}
 
@@ -39,7 +41,7 @@ class BokehPanel(Panel):
         raise NotImplementedError
 
     @handler
-    def figures(self, dark: bool) -> dict[str, Any]:
+    def figures(self, dark: bool) -> Json:
         """Return the document as JSON, and the parts of BokehJS that it needs."""
         return document_state(self.document(dark), dark)
 
@@ -97,7 +99,7 @@ class BokehView(BokehPanel):
         """Return the document of the given models."""
         return self._document
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> Json:
         """Return the text alternative and the ids of this panel's roots in the document."""
         roots = [root.id for root in self._roots]
         return {**super().state(), "alt": self.alt, "roots": roots}
@@ -115,7 +117,7 @@ class BokehView(BokehPanel):
         return f"<Figure: {self.alt}>" if self.alt else "<Figure>"
 
 
-def document_state(document: Document, dark: bool) -> dict[str, Any]:
+def document_state(document: Document, dark: bool) -> Json:
     """Return what a view needs to draw a document: its JSON, and the parts of BokehJS it needs."""
     content = bokehjs.snapshot(document, dark=dark)
     return {"document": content, "components": bokehjs.components(document)}

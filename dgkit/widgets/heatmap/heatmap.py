@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
-from bokeh.models import ColumnDataSource, HoverTool, LinearColorMapper, Range1d
+from bokeh.models import ColumnDataSource, FixedTicker, HoverTool, LinearColorMapper, Range1d
 from bokeh.models.annotations import ColorBar
 from bokeh.palettes import YlOrRd9
 from bokeh.plotting import figure
@@ -20,8 +19,12 @@ from ..base.viewers import Viewers
 from ..figure.figure import BokehPanel
 
 if TYPE_CHECKING:
+    import pandas
     from bokeh.document import Document
     from bokeh.model import Model
+    from bokeh.models import Axis
+
+    from ..base.page_message import Json
 
 
 SLOWEST = 2.0  # multiple of the median from which a cell has the full colour
@@ -30,7 +33,7 @@ _ROW, _LEAST, _MOST = 18, 120, 640  # px: height of a row and of the figure
 _PALETTE = tuple(reversed(YlOrRd9))
 
 
-def cell_figure(pairs: list[str], kinds: list[str], values: Any) -> figure:
+def cell_figure(pairs: list[str], kinds: list[str], values: pandas.DataFrame) -> figure:
     """Return the figure; its cells are in the data source `cells`, row by row.
 
     Args:
@@ -72,11 +75,12 @@ def cell_figure(pairs: list[str], kinds: list[str], values: Any) -> figure:
     return made
 
 
-def _label(axis: Any, names: list[str], most: int) -> None:
+def _label(axis: Axis, names: list[str], most: int) -> None:
     """Label the rows or columns; if there are many, every n-th."""
     step = -(-len(names) // most) or 1
-    axis.ticker = list(range(0, len(names), step))
-    axis.major_label_overrides = {at: names[at] for at in axis.ticker.ticks}
+    ticks = range(0, len(names), step)
+    axis.ticker = FixedTicker(ticks=[*ticks])
+    axis.major_label_overrides = {at: names[at] for at in ticks}
 
 
 _FIGURES = {"p50_ns": "latency", "gb_per_s": "time of a byte"}
@@ -96,8 +100,8 @@ class _Sweep(Protocol):
     @property
     def labels(self) -> tuple[str, ...]: ...
     @property
-    def failures(self) -> tuple[Any, ...]: ...
-    def cells(self, figure: str) -> Any: ...
+    def failures(self) -> tuple[object, ...]: ...
+    def cells(self, figure: str) -> pandas.DataFrame: ...
     def wait(self, timeout: float | None = None) -> bool: ...
 
 
@@ -156,7 +160,7 @@ class HeatMap(BokehPanel):
         """Return the cells and the texts about them."""
         return self._frame()
 
-    def _follow(self) -> Generator[Any, None, None]:
+    def _follow(self) -> scheduler.Steps:
         """Send new cells to the views, until the sweep has ended."""
         seen, ended, next_look = -1, False, 0.0
         while not ended:
@@ -180,7 +184,7 @@ class HeatMap(BokehPanel):
         shape = list(values.shape)
         return self._texts(values) | {"shape": shape}, [values.to_numpy("f4").tobytes()]
 
-    def _texts(self, values: Any) -> dict[str, Any]:
+    def _texts(self, values: pandas.DataFrame) -> Json:
         sweep = self._sweep
         state = "ended" if sweep.done else "running"
         failed = len(sweep.failures)
@@ -208,7 +212,7 @@ class HeatMap(BokehPanel):
         made.add_root(cell_figure([*map(str, values.index)], _names(values.columns), values))
         return made
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> Json:
         """Return the texts; a view requests the cells when its figure is drawn."""
         values = self._sweep.cells(self._figure)
         return {**super().state(), "figures": list(_FIGURES.items()), **self._texts(values)}
@@ -236,7 +240,7 @@ def _known(figure: str) -> str:
     return figure
 
 
-def _names(columns: Any) -> list[str]:
+def _names(columns: pandas.MultiIndex) -> list[str]:
     """Return the names of columns: `write, 4 KiB`, with the path if there are several."""
     paths = len({path for _, path, _ in columns}) > 1
     return [

@@ -110,7 +110,7 @@ class EditHistory:
             self._settling = bool(self._in_flight)
             return self._in_flight.popleft() if self._in_flight else None
 
-    def _finish_edits(self) -> Generator[bool, None, None]:
+    def _finish_edits(self) -> scheduler.Steps:
         while (edit := self._next()) is not None:
             error = yield from _wait(edit.transfer)
             with self._lock:

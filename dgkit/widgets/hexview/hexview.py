@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ipywidgets import ValueWidget
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from bokeh.model import Model
 
     from ...session import Session, SessionRegion
+    from ..base.page_message import Json
 
 
 _STATIC_BYTES = 256  # in a saved notebook
@@ -123,7 +124,7 @@ class HexView(Panel, ValueWidget):  # type: ignore[misc]
         lambda panel, value: panel._bookmarks.assign(value),
         help="Named places of the region: name: (start, stop).",
     )
-    image: State[dict[str, Any] | None] = State(
+    image: State[Json | None] = State(
         lambda panel: panel._image.setting,
         lambda panel, value: panel._image.assign(value),
         help="The region as an image: dtype, width, palette and offset, or None.",
@@ -260,7 +261,7 @@ class HexView(Panel, ValueWidget):  # type: ignore[misc]
         else:
             self._update_traits()
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> Json:
         """Return the shown region, the options, the selection and the search."""
         region = self._selection.current()
         here = self._bookmarks.of(region)
@@ -350,7 +351,7 @@ class HexView(Panel, ValueWidget):  # type: ignore[misc]
         self._update_traits()
 
     @handler
-    def copy(self, start: int, stop: int, form: str) -> dict[str, Any]:
+    def copy(self, start: int, stop: int, form: str) -> Json:
         """Return bytes as text, at most 1 MiB of them: `copied` of the `asked` bytes."""
         start, stop = self._selection.check_range(start, stop)
         size = min(stop - start, MAX_BYTES)
@@ -365,7 +366,7 @@ class HexView(Panel, ValueWidget):  # type: ignore[misc]
         self._start_edit(at, bytes(buffers[0]) if buffers else b"")
 
     @handler
-    def undo(self) -> dict[str, Any]:
+    def undo(self) -> Json:
         """Start to write back the bytes that the last edit replaced."""
         edit = self._edits.undo(self._selection.require())
         return {"at": edit.at, "size": len(edit.data)}
@@ -488,7 +489,7 @@ class HexView(Panel, ValueWidget):  # type: ignore[misc]
     def _on_frame_thread(self, call: Callable[[], None]) -> None:
         """Run a cell's call on the frame thread, the only thread that sends messages."""
 
-        def once() -> Generator[None, None, None]:
+        def once() -> scheduler.Steps:
             call()
             yield
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from bokeh.plotting import figure as Figure
 
     from ...session import SessionRegion
+    from ..base.page_message import Json
 
 MAX_WIDTH = 4096  # pixels per row
 MAX_PIXELS, MAX_READ = 1 << 17, 1 << 20
@@ -176,7 +177,7 @@ class RegionImage(RegionScan):
         self.on = False
 
     @property
-    def setting(self) -> dict[str, Any] | None:
+    def setting(self) -> Json | None:
         """The setting; None while the image is hidden."""
         return asdict(self._setting) if self.on else None
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +18,8 @@ from ..base import scheduler
 from ..base.viewers import Viewers
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from ...session import SessionRegion
     from ..base.panel import Reply
     from .fetch import Reader
@@ -78,10 +80,10 @@ class ChangeTracker:
             self._blocks.clear()
 
 
-def _unequal(first: bytes, second: bytes) -> np.ndarray[Any, np.dtype[np.uint8]]:
+def _unequal(first: bytes, second: bytes) -> NDArray[np.uint8]:
     """Return 1 where the bytes differ, else 0."""
     unequal: Any = np.frombuffer(first, "u1") != np.frombuffer(second, "u1")
-    flags: np.ndarray[Any, np.dtype[np.uint8]] = unequal.view("u1")
+    flags: NDArray[np.uint8] = unequal.view("u1")
     return flags
 
 
@@ -251,7 +253,7 @@ class LiveView:
         elif not on and self._task is not None:
             self._task.cancel()
 
-    def _steps(self) -> Generator[Any, None, None]:
+    def _steps(self) -> scheduler.Steps:
         while True:
             state = self._state
             for view, known in list(state.views.items()):
@@ -259,9 +261,7 @@ class LiveView:
                     yield from self._update(state, view, known)
             yield
 
-    def _update(
-        self, state: _RegionState, view: str, known: _ViewState
-    ) -> Generator[Any, None, None]:
+    def _update(self, state: _RegionState, view: str, known: _ViewState) -> scheduler.Steps:
         """Read the page of a view again and send it if it changed."""
         region, sources, old = self._region(), self._sources(), known.page
         if region is None or region.id != old.region:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,7 +21,10 @@ from ..base.scheduler import in_background
 from .fetch import host_bytes, why_no_host
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from ...session import SessionRegion
+    from ..base.page_message import Json
     from .fetch import Reader
     from .structure import Field, Structure, StructureView
 
@@ -62,8 +65,8 @@ class Records:
     def reset(self) -> None:
         """Return to the order of memory."""
         self._cancel()
-        self._order: np.ndarray[Any, Any] | None = None
-        self._by: dict[str, Any] = {"sort": "", "descending": False, "where": ""}
+        self._order: NDArray[Any] | None = None
+        self._by: Json = {"sort": "", "descending": False, "where": ""}
         self._key: Any = None
 
     def _cancel(self) -> None:
@@ -80,7 +83,7 @@ class Records:
         count = (region.size - first) // structure.size
         return (region, structure, first, count) if count > 1 else None
 
-    def state(self) -> dict[str, Any] | None:
+    def state(self) -> Json | None:
         """Return columns, counts and order for a view; None without a structure."""
         table = self._table()
         if table is None:
@@ -128,15 +131,13 @@ class Records:
         self._key = region.id, structure, first
         self._task = scheduler.start(self._steps(arranged, by), self._failed)
 
-    def _steps(
-        self, arranged: Callable[[], np.ndarray[Any, Any] | None], by: dict[str, Any]
-    ) -> Generator[Any, None, None]:
+    def _steps(self, arranged: Callable[[], NDArray[Any] | None], by: Json) -> scheduler.Steps:
         order = yield from in_background(arranged)
         self._order, self._by, self._task = order, by, None
         self._changed()
 
     @handler
-    def records(self, first: int, count: int) -> dict[str, Any]:
+    def records(self, first: int, count: int) -> Json:
         """Return `rows` from a place of the order on: the number of the record, then its values."""
         table = self._table()
         if table is None:
@@ -179,7 +180,7 @@ class _Columns:
 
     def order(
         self, conditions: list[tuple[Field, str, Any]], key: Field | None, descending: bool
-    ) -> np.ndarray[Any, Any] | None:
+    ) -> NDArray[Any] | None:
         """Return the numbers of the records to show, in order; None for all, as in memory."""
         if not conditions and key is None:
             return None
@@ -193,11 +194,11 @@ class _Columns:
             numbers = numbers[::-1][by][::-1] if descending else numbers[by]
         return numbers
 
-    def _values(self, field: Field) -> np.ndarray[Any, Any]:
+    def _values(self, field: Field) -> NDArray[Any]:
         array: Any = self._region.array
         if hasattr(array, "get"):  # on a GPU: its bytes are copied to the host
             array = np.frombuffer(host_bytes(self._region, 0, self._region.size), "u1")
-        column: np.ndarray[Any, Any] = np.ndarray(
+        column: NDArray[Any] = np.ndarray(
             (self._count,), field.dtype, array.reshape(-1).view("u1"), self._first + field.offset,
             (self._structure.size,),
         )  # fmt: skip

@@ -125,7 +125,7 @@ class RegionScan(ABC):
             self._running = bool(live and self._viewers.due())
             return self._running
 
-    def _steps(self) -> Generator[Any, None, None]:
+    def _steps(self) -> scheduler.Steps:
         again: bool | None = True
         while again:
             with self._lock:
@@ -135,7 +135,7 @@ class RegionScan(ABC):
             while (again := self._is_due(scanned)) is None:
                 yield
 
-    def _scan_once(self, asked: bool) -> Generator[Any, None, None]:
+    def _scan_once(self, asked: bool) -> scheduler.Steps:
         region, sources = self._region(), self._sources()[:1]
         if region is None:
             return

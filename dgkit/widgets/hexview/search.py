@@ -18,6 +18,7 @@ from .fetch import Fetch, why_no_dpu, why_no_host
 
 if TYPE_CHECKING:
     from ...session import SessionRegion
+    from ..base.page_message import Json
     from .fetch import Fetch, Reader
     from .selection import RegionSelection
 
@@ -217,7 +218,7 @@ class SearchTask:
         self._send, self._fail, self._on_match = send, fail, on_match
         self._task: scheduler.Task | None = None
         self._python = ""
-        self.state: dict[str, Any] = {}
+        self.state: Json = {}
 
     @handler
     def search(self, text: str, kind: str, start: int, backward: bool = False) -> None:
@@ -264,7 +265,7 @@ class SearchTask:
             raise ValueError("nothing was searched yet")
         return {"text": self._python}
 
-    def _start(self, about: dict[str, Any], where: _Where, matcher: Matcher) -> None:
+    def _start(self, about: Json, where: _Where, matcher: Matcher) -> None:
         self.cancel()
         region, sources, start, backward = where
 
@@ -277,9 +278,7 @@ class SearchTask:
         )
         self._task = scheduler.start(self._run(steps, matcher), self._failed)
 
-    def _run(
-        self, steps: Generator[bool, None, Match], matcher: Matcher
-    ) -> Generator[bool, None, None]:
+    def _run(self, steps: Generator[bool, None, Match], matcher: Matcher) -> scheduler.Steps:
         self._update()
         match = yield from steps
         if isinstance(matcher, DifferenceMatcher) and self.state["mode"] == "count":

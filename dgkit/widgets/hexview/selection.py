@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...errors import BoundsError, ClosedError, DgkitError
@@ -15,6 +15,7 @@ from .fetch import SOURCES, why_no_dpu, why_no_host, why_no_write
 
 if TYPE_CHECKING:
     from ...session import Session, SessionRegion
+    from ..base.page_message import Json
     from .fetch import Reader
     from .live_view import Page
 
@@ -147,7 +148,7 @@ class RegionSelection:
             )
         return start, stop
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> Json:
         """Return the shared state of the session's panels, and the shown region.
 
         `region` describes the shown region; if it is None, `empty_reason` says why.
@@ -227,7 +228,7 @@ class SelectedBytes:
         end = stop if region is None else min(stop, region.size)
         return region, start, min(end - start, MAX_BYTES)
 
-    def _steps(self) -> Generator[Any, None, None]:
+    def _steps(self) -> scheduler.Steps:
         while self.stale:
             self.stale = False
             region, start, size = self._range()
@@ -254,13 +255,13 @@ class Options:
     """Values of the view's options by name; at first, the first choice of each."""
 
     def __init__(self) -> None:
-        self.values: dict[str, Any] = {name: choices[0] for name, choices in _CHOICES.items()}
+        self.values: Json = {name: choices[0] for name, choices in _CHOICES.items()}
 
     def __getitem__(self, name: str) -> Any:
         """Return the value of an option."""
         return self.values[name]
 
-    def change(self, options: dict[str, Any]) -> None:
+    def change(self, options: Json) -> None:
         """Change options, all or none.
 
         Raises:

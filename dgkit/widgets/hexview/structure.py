@@ -20,6 +20,7 @@ from ..base.panel import handler
 
 if TYPE_CHECKING:
     from ...session import SessionRegion
+    from ..base.page_message import Json
     from .fetch import Reader
     from .live_view import Page
 
@@ -341,7 +342,7 @@ class StructureView:
                 f"{offset + structure.size:,}: region {region.name!r} has {region.size:,} bytes"
             )
 
-    def state(self) -> dict[str, Any] | None:
+    def state(self) -> Json | None:
         """Return name, size, offset and fields for a view; None without a structure."""
         structure = self.structure
         if structure is None:
@@ -352,7 +353,7 @@ class StructureView:
         }  # fmt: skip
 
     @handler
-    def fields(self) -> dict[str, Any]:
+    def fields(self) -> Json:
         """Read the bytes of the structure; return `at` and `values`, or the reason in `error`."""
         structure, region = self.structure, self._region()
         if structure is None or region is None:
@@ -369,7 +370,7 @@ class StructureView:
             return {"at": at, "values": [], "error": str(error)}
         return {"at": at, "values": structure.values(data), "error": ""}
 
-    def of_page(self, page: Page) -> dict[str, Any] | None:
+    def of_page(self, page: Page) -> Json | None:
         """Return the same as fields() from a page that was read, or None if bytes are missing."""
         structure, at = self.structure, self.offset - page.at
         if structure is None or at < 0 or at + structure.size > len(page.parts[0]):

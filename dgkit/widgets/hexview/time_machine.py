@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Generator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from ...errors import ClosedError, DgkitError
 from ...units import parse_size, plural, size_text
@@ -17,6 +17,7 @@ from .write_history import OUTSIDE, WriteHistory, record_writes
 
 if TYPE_CHECKING:
     from ...session import Session, SessionRegion
+    from ..base.page_message import Json
     from .fetch import Reader
     from .selection import RegionSelection
 
@@ -39,7 +40,7 @@ class TimeMachine:
         reader: Reader,
         sources: Callable[[], Sequence[str]],
         budget: int | str | None,
-        send: Callable[[str, Callable[[], dict[str, Any]]], None],
+        send: Callable[[str, Callable[[], Json]], None],
         fail: Callable[[Exception], None],
     ) -> None:
         """Create it; begin() starts the history.
@@ -107,12 +108,12 @@ class TimeMachine:
         self._stop, self._history, self._region_id = _nothing, None, 0
         self._why, self.at = "", None
 
-    def state(self) -> dict[str, Any] | None:
+    def state(self) -> Json | None:
         """Return the range of moments, the moment shown and its write; None without a history."""
         if self._budget is None:
             return None
         history = self._history
-        state: dict[str, Any] = {"why": self._why, "first": 0, "last": 0, "at": None}
+        state: Json = {"why": self._why, "first": 0, "last": 0, "at": None}
         state |= {"text": "", "span": None}
         if history is None:
             return state
@@ -212,7 +213,7 @@ class TimeMachine:
             raise ValueError(self._why or "the view has no history: HexView(..., history='64M')")
         return self._history
 
-    def _about(self) -> dict[str, Any]:
+    def _about(self) -> Json:
         return {"history": self.state()}
 
     def _announce(self) -> None:
@@ -220,7 +221,7 @@ class TimeMachine:
         if self._news is None or self._news.done:
             self._news = scheduler.start(self._tell(), self._fail)
 
-    def _tell(self) -> Generator[float, None, None]:
+    def _tell(self) -> scheduler.Steps:
         yield time.monotonic() + _NEWS_S
         self._news = None
         self._send("history", self._about)

@@ -7,12 +7,11 @@ import html
 import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
 from ...units import size_text
-from .history import History
+from .history import Floats, History
 from .run import Run
 from .size_sweep import P99_LEAST, SizeSweep
 
@@ -41,7 +40,7 @@ def export_file(runs: Runs, kind: str) -> tuple[str, str]:
     return f"latency-{kind}.csv", csv_table(runs, kind)
 
 
-def _points(history: History) -> Any:
+def _points(history: History) -> Floats:
     """Return rows (s, p50, p99, max, samples): per second, and per block where still available.
 
     The figures of a row cover one window: its second, or its block and the blocks before it, up to
@@ -52,7 +51,7 @@ def _points(history: History) -> Any:
     return np.concatenate((older, np.column_stack((fine[:, 0], history.windows.all()))))
 
 
-def _percentiles(history: History) -> Any:
+def _percentiles(history: History) -> Floats:
     """Return rows (percentile in %, ns)."""
     curve = history.curve()
     return np.column_stack((100 * (1 - 1 / curve[:, 0]), curve[:, 1]))

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import nan
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from bokeh.document import Document
 from bokeh.models import (
+    Axis,
     ColumnDataSource,
     FixedTicker,
     HoverTool,
     PrintfTickFormatter,
     Range1d,
 )
-from bokeh.models.annotations import Legend, LegendItem
+from bokeh.models.annotations import Legend, LegendItem, Title
 from bokeh.models.renderers import GlyphRenderer
 from bokeh.plotting import figure
 
@@ -61,17 +62,17 @@ def _source(name: str, columns: str) -> ColumnDataSource:
     return ColumnDataSource(name=name, data={column: [] for column in columns.split()})
 
 
-def _figure(name: str, title: str, colours: _Colours, **options: Any) -> Any:
+def _figure(name: str, title: str, colours: _Colours, **options: Any) -> figure:
     """Return a figure with a transparent background."""
-    fig: Any = figure(
-        name=name, title=title, height=260, sizing_mode="stretch_width", min_border_right=12,
+    fig = figure(
+        name=name, title=Title(text=title, text_font_size="12px"), height=260,
+        sizing_mode="stretch_width", min_border_right=12,
         tools="pan,box_zoom,reset", toolbar_location="right", background_fill_alpha=0,
         border_fill_alpha=0, outline_line_color=colours.line, y_axis_type="log",
         x_range=Range1d(*options.pop("x")), y_range=Range1d(*options.pop("y")), **options,
     )  # fmt: skip
     fig.toolbar.logo = None
     fig.toolbar.autohide = True
-    fig.title.text_font_size = "12px"
     for axis in fig.axis:  # a theme overrides Bokeh's default of 11px
         axis.axis_label_text_font_size = axis.major_label_text_font_size = "11.5px"
         axis.axis_label_text_font_style = "normal"
@@ -84,15 +85,15 @@ def _figure(name: str, title: str, colours: _Colours, **options: Any) -> Any:
     return fig
 
 
-def _ticks(fig: Any, which: str, axis: Any) -> None:
+def _ticks(fig: figure, which: str, axis: Axis) -> None:
     """Set the ticks of a logarithmic axis; a view updates them by name (`<figure>_<axis>`)."""
     axis.ticker = FixedTicker(name=f"{fig.name}_{which}", ticks=[0.01, 0.1, 1, 10, 100, 1000])
     axis.formatter = PrintfTickFormatter(format="%g")
 
 
 def _legend(
-    fig: Any,
-    entries: list[tuple[str, list[Any]]],
+    fig: figure,
+    entries: list[tuple[str, list[GlyphRenderer[Any]]]],
     orientation: Literal["horizontal", "vertical"] = "horizontal",
 ) -> None:
     """Add a legend above the plot; a view relabels and hides its items (`<figure>_legend`)."""
@@ -113,20 +114,21 @@ def _legend(
     fig.add_layout(legend, "above")
 
 
-def _legend_only(fig: Any, drawn: Any) -> Any:
+def _legend_only(fig: figure, drawn: GlyphRenderer[Any]) -> GlyphRenderer[Any]:
     """Return a renderer with the same look and no points.
 
     BokehJS rebuilds a legend, and leaves it empty, whenever the data of its renderers change.
     """
+    source = cast(ColumnDataSource, drawn.data_source)
     renderer = GlyphRenderer(
         glyph=drawn.glyph,
-        data_source=ColumnDataSource({name: [nan] for name in drawn.data_source.column_names}),
+        data_source=ColumnDataSource({name: [nan] for name in source.column_names}),
     )
     fig.renderers.append(renderer)
     return renderer
 
 
-def _time(colours: _Colours) -> Any:
+def _time(colours: _Colours) -> figure:
     fig = _figure("time", "Latency over time", colours, x=(-30, 0), y=(0.1, 10))
     fig.xaxis.axis_label = "seconds before the last sample"
     fig.yaxis.axis_label = "latency, µs (log scale)"
@@ -149,7 +151,7 @@ def _time(colours: _Colours) -> Any:
     return fig
 
 
-def _distribution(colours: _Colours) -> Any:
+def _distribution(colours: _Colours) -> figure:
     fig = _figure(
         "spread", "Distribution", colours, x=(0.01, 10), y=(0.001, 100), x_axis_type="log"
     )
@@ -171,7 +173,7 @@ def _distribution(colours: _Colours) -> Any:
     return fig
 
 
-def _curve(colours: _Colours) -> Any:
+def _curve(colours: _Colours) -> figure:
     fig = _figure("curve", "Percentiles", colours, x=(1, 100), y=(0.1, 10), x_axis_type="log")
     fig.xaxis.axis_label = "percentile of the samples"
     fig.yaxis.axis_label = "latency, µs (log scale)"
@@ -192,7 +194,7 @@ def _curve(colours: _Colours) -> Any:
     return fig
 
 
-def _sizes(colours: _Colours) -> Any:
+def _sizes(colours: _Colours) -> figure:
     fig = _figure(
         "sizes", "Latency over sizes", colours, x=(8, 1024), y=(0.1, 10), x_axis_type="log"
     )

@@ -7,11 +7,15 @@ on the DPU's clock.
 from __future__ import annotations
 
 from collections import deque
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...report import Histogram, Percentiles
+
+if TYPE_CHECKING:
+    from ..base.page_message import Json
 
 FINE = 2400  # points: 20 per second for 2 minutes
 COARSE = 3600  # points: one per second for an hour
@@ -33,11 +37,12 @@ PARTS = 20
 # maximum, which grows with the number of samples.
 OF_PARTS = (("p50", 500, 20), ("p99", 990, 100), ("p99.9", 999, 1000))
 
-Floats = Any  # np.ndarray of float64, whose type name differs between versions of NumPy
+Floats = NDArray[np.float64]
+Samples = NDArray[np.uint64]
 _CURVE = 10.0 ** (np.arange(9 * 24 + 1) / 24)  # 1/(1-p): 24 percentiles per nine
 
 
-def percentile(ordered: Any, share: int, of: int = 100) -> int:
+def percentile(ordered: Samples, share: int, of: int = 100) -> int:
     """Return a percentile by nearest rank: `share` of `of` samples do not exceed it.
 
     Args:
@@ -84,7 +89,7 @@ class Tail:
         self._kept = np.empty(capacity, np.uint64)
         self._kept.fill(0)
 
-    def add(self, samples: Any) -> None:
+    def add(self, samples: Samples) -> None:
         """Add samples in the order they were taken."""
         capacity = len(self._kept)
         kept = samples[-capacity:]
@@ -94,12 +99,11 @@ class Tail:
         self._kept[: len(kept) - first] = kept[first:]
         self.total += len(samples)
 
-    def all(self) -> Any:
+    def all(self) -> Samples:
         """Return a copy of the samples, u64, in the order they were taken."""
-        capacity = len(self._kept)
-        if self.total <= capacity:
-            return self._kept[: self.total].copy()
-        return np.roll(self._kept, -(self.total % capacity))
+        kept: Samples = self._kept[: self.total]
+        wrapped = self.total % len(self._kept) if self.total > len(self._kept) else 0
+        return np.roll(kept, -wrapped)
 
 
 class History:
@@ -125,10 +129,10 @@ class History:
         self._last_s = 0.0
         self._paced, self._paced_s = 0, 0.0  # samples without a gap before them, and their time
         self._gap = False
-        self._second: list[Any] = []
-        self._recent: deque[tuple[float, Any]] = deque()
+        self._second: list[Samples] = []
+        self._recent: deque[tuple[float, Samples]] = deque()
         self._in_recent = 0
-        self._pending: list[Any] = []
+        self._pending: list[Samples] = []
 
     @property
     def tail(self) -> Tail:
@@ -146,7 +150,7 @@ class History:
         """Samples per second, excluding gaps; 0 if there are too few blocks."""
         return self._paced / self._paced_s if self._paced_s else 0.0
 
-    def counts(self) -> dict[str, Any]:
+    def counts(self) -> Json:
         """Return the number of samples, of lost blocks, and the samples per second."""
         return {"samples": self.samples, "lost": self.lost, "rate": self.rate}
 
@@ -155,7 +159,7 @@ class History:
         self.lost += lost
         self._gap = self._start_ns is not None
 
-    def add(self, t_ns: int, samples: Any) -> None:
+    def add(self, t_ns: int, samples: Samples) -> None:
         """Add a block; an empty one is ignored.
 
         Args:
@@ -187,7 +191,7 @@ class History:
         if len(self._pending) == _FLUSH_BLOCKS:
             self._flush()
 
-    def _window(self, second: float, samples: Any) -> tuple[float, float, float, float]:
+    def _window(self, second: float, samples: Samples) -> tuple[float, float, float, float]:
         """Return p50, p99 (NaN if too few), max and samples of a block and those before it."""
         recent = self._recent
         recent.append((second, samples))
@@ -244,7 +248,7 @@ class History:
         edges = EDGES_NS[used[0] : used[-1] + 2]
         return np.column_stack((edges[:-1], edges[1:], counts[bins]))
 
-    def bins(self) -> Any:
+    def bins(self) -> NDArray[np.int64]:
         """Return the counts of all bins, 200 per power of ten from 1 ns, as int64."""
         self._flush()
         return self._bins
@@ -317,7 +321,7 @@ class History:
         return {"min": self._min_ns, **known, "max": self._max_ns}
 
 
-def _point(ordered: Any) -> tuple[float, float, float, float]:
+def _point(ordered: Samples) -> tuple[float, float, float, float]:
     """Return p50, p99 (NaN if too few), max and the number of samples in ascending order."""
     count = len(ordered)
     p99 = float(percentile(ordered, 99)) if count >= _P99_LEAST else float("nan")

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from bokeh.model import Model
 
     from ...session import Session, SessionRegion
+    from ..base.page_message import Json
     from .size_sweep import SizeSweep
 
 _FIGURES = ("p50_ns", "p99_ns", "max_ns")
@@ -36,7 +37,7 @@ _MODES = ("live", "sweep")
 
 
 @lru_cache(maxsize=2)
-def _empty_figures(dark: bool) -> dict[str, Any]:
+def _empty_figures(dark: bool) -> Json:
     """Return the figures as JSON, which is the same for all plots."""
     from .figures import document
 
@@ -258,12 +259,12 @@ class LatencyPlot(Results, BokehPanel):
         self._send_state()
 
     @handler
-    def stored(self, names: Sequence[str]) -> dict[str, Any]:
+    def stored(self, names: Sequence[str]) -> Json:
         """Return kept runs to a view, which writes them into the notebook's metadata."""
         return {"runs": self._view_model.stored(names)}
 
     @handler
-    def recall(self, runs: dict[str, Any]) -> None:
+    def recall(self, runs: Json) -> None:
         """Take the runs that a view found in the notebook's metadata.
 
         Raises:
@@ -355,7 +356,7 @@ class LatencyPlot(Results, BokehPanel):
         return {"text": self._live.python()}
 
     @handler
-    def watch(self, view: str, on: bool) -> dict[str, Any]:
+    def watch(self, view: str, on: bool) -> Json:
         """Record that a view is visible (`on`) or hidden; hidden views are sent no frames."""
         with self._view_model.lock:
             viewers = self._view_model.viewers
@@ -378,7 +379,7 @@ class LatencyPlot(Results, BokehPanel):
             return super().hello()
 
     @handler
-    def figures(self, dark: bool) -> dict[str, Any]:
+    def figures(self, dark: bool) -> Json:
         """Return the empty figures; views fill them."""
         return _empty_figures(dark)
 
@@ -388,7 +389,7 @@ class LatencyPlot(Results, BokehPanel):
 
         return document(dark)
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> Json:
         """Return the state without the buffers."""
         live = self._live
         shared = SessionModel.of(live.session).state()

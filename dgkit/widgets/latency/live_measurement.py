@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...errors import PeerTimeout
@@ -16,14 +16,9 @@ from .run import RunConfig
 from .view_model import FIGURES_S
 
 if TYPE_CHECKING:
-    from typing import TypeAlias
-
     from ...session import Session, SessionRegion
-    from ...session.kernel_latency import KernelMonitor
-    from ...session.monitor import Monitor as SessionMonitor
+    from .run import Monitor
     from .view_model import ViewModel
-
-    Monitor: TypeAlias = SessionMonitor | KernelMonitor
 
 # Between updates of the plot where the DPU is an agent, 10 a second: a message costs more than its
 # samples. Where the DPU is this process, each step of the frame thread may update it (TICK_S).
@@ -144,7 +139,7 @@ class LiveMeasurement:
         self.end_task()
         self._measurement.close()
 
-    def steps(self, monitor: Monitor) -> Generator[float | None, None, None]:
+    def steps(self, monitor: Monitor) -> scheduler.Steps:
         """Read a monitor and send frames, in steps of the frame thread."""
         due = time.monotonic()
         while True:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ...session import Session, SessionRegion
     from ...session.kernel_latency import KernelMonitor
     from ...session.monitor import Monitor
+    from ..base.page_message import Json
     from .run import Run
 
 _EVERY_S = 0.05  # interval between blocks
@@ -74,7 +75,7 @@ class Setting:
             TypeError: A setting is unknown, or a value has the wrong type.
             ValueError: A value is invalid.
         """
-        parsed: dict[str, Any] = {}
+        parsed: Json = {}
         for name, value in changes.items():
             if name not in _PARSERS:
                 known = ", ".join(_PARSERS)
@@ -83,7 +84,7 @@ class Setting:
                 parsed[name] = _PARSERS[name](value)
         return replace(self, **parsed)
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> Json:
         """Return the values as the controls of a view show them."""
         text = size_text(self.size)
         return asdict(self) | {"size": str(self.size) if "." in text else text}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...html_cards import Html, badge, card, table
 from ...units import us
@@ -23,6 +23,8 @@ from .ratios import Comparison, compare_runs, compare_sweeps
 from .run import check_baseline
 
 if TYPE_CHECKING:
+    from bokeh.plotting import figure as Figure
+
     from ...report import LatencyReport
     from .sweeps import Sweeps
     from .view_model import ViewModel
@@ -97,7 +99,7 @@ class Results:
             raise ValueError(f'there is no table {what!r}; tables: "runs", "sweep"')
         return runs_latex(self._view_model.runs())
 
-    def figure(self, what: str = "time") -> Any:
+    def figure(self, what: str = "time") -> Figure:
         """Return a Bokeh figure of the runs, or of the sweeps, to be changed and shown.
 
         Args:
@@ -133,7 +135,7 @@ class Results:
         fig, caption = self._figure(what)
         return save_figure(fig, path, width=width, height=height, caption=caption)
 
-    def _figure(self, what: str) -> tuple[Any, str]:
+    def _figure(self, what: str) -> tuple[Figure, str]:
         from .run_figures import OF_RUNS, OF_SWEEPS, caption
 
         if what in OF_SWEEPS:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -16,6 +16,15 @@ from ...report import LatencyReport, Machine, PostedLatencyReport, path_text, po
 from ...types import MIXED, provider_label
 from ...units import size_text
 from .history import History
+
+if TYPE_CHECKING:
+    from ...schema import Sampled
+    from ...session.kernel_latency import KernelBlock, KernelMonitor
+    from ...session.monitor import Monitor as SessionMonitor
+    from ..base.page_message import Json
+
+    Monitor: TypeAlias = SessionMonitor | KernelMonitor
+    Block: TypeAlias = Sampled | KernelBlock
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +43,7 @@ class RunConfig:
     posted: tuple[tuple[str, Any], ...] = ()  # fields that a report of a kernel's operations adds
 
     @classmethod
-    def of(cls, monitor: Any) -> RunConfig:
+    def of(cls, monitor: Monitor) -> RunConfig:
         """Return the configuration of an open monitor."""
         taken = monitor.size, monitor.op, monitor.path, monitor.provider, monitor.machine
         posted = getattr(monitor, "posted", ())
@@ -101,7 +110,7 @@ class Run:
         """Continue with the monitor of an earlier run: expect its next block number."""
         self._next = earlier._next
 
-    def add(self, blocks: Any) -> bool:
+    def add(self, blocks: Iterable[Block]) -> bool:
         """Add blocks in order; a missing number is a gap.
 
         Returns:
@@ -119,7 +128,7 @@ class Run:
             self.history.add(block.t_ns, np.frombuffer(block.samples, np.uint64))
         return self.config is not before
 
-    def _check(self, block: Any) -> None:
+    def _check(self, block: Block) -> None:
         config = self.config
         if (block.provider, block.op, block.size) != (config.provider, config.op, config.size):
             raise PeerError(
@@ -155,7 +164,7 @@ class Run:
             **dict(config.posted),
         )  # fmt: skip
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> Json:
         """Return the configuration, the counts and the percentiles, for a view."""
         counts = self.history.counts()
         figures = self.history.figures()

@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import cycle
-from typing import Any
+from typing import Literal, TypeVar
 
 import numpy as np
 from bokeh.models import FixedTicker
@@ -24,28 +24,31 @@ _US = "latency (µs)"
 
 Runs = Mapping[str, Run]
 Sweeps = Mapping[str, SizeSweep]
+T = TypeVar("T", Run, SizeSweep)
 
 
-def _new(title: str, x: str, y: str, *, x_log: bool = False, y_log: bool = False) -> Any:
-    scales: Any = {True: "log", False: "linear"}
+def _new(title: str, x: str, y: str, *, x_log: bool = False, y_log: bool = False) -> figure:
+    scales: dict[bool, Literal["log", "linear"]] = {True: "log", False: "linear"}
     return figure(
         title=title, x_axis_label=x, y_axis_label=y, x_axis_type=scales[x_log],
         y_axis_type=scales[y_log], width=640, height=400, tools="pan,box_zoom,wheel_zoom,reset",
     )  # fmt: skip
 
 
-def _line(fig: Any, x: Any, y: Any, colour: str, name: str = "", **style: Any) -> None:
+def _line(
+    fig: figure, x: Iterable[float], y: Iterable[float], colour: str, name: str = "", **style: str
+) -> None:
     legend = {"legend_label": name} if name else {}
     fig.line(list(x), list(y), color=colour, line_width=2, **legend, **style)
 
 
-def _coloured(named: Mapping[str, Any]) -> Iterator[tuple[str, Any, str]]:
+def _coloured(named: Mapping[str, T]) -> Iterator[tuple[str, T, str]]:
     """Yield each run or sweep with its name ("" if it is the only one) and its colour."""
     for (name, each), colour in zip(named.items(), cycle(_COLOURS), strict=False):
         yield name if len(named) > 1 else "", each, colour
 
 
-def _time(runs: Runs) -> Any:
+def _time(runs: Runs) -> figure:
     single = len(runs) == 1
     title = "Latency over time" if single else "Latency over time: p50, and p99 dashed"
     fig = _new(title, "time since the start (s)", _US, y_log=True)
@@ -60,7 +63,7 @@ def _time(runs: Runs) -> Any:
     return fig
 
 
-def _histogram(runs: Runs) -> Any:
+def _histogram(runs: Runs) -> figure:
     fig = _new("Distribution of latency", _US, "samples (%)", x_log=True)
     for name, run, colour in _coloured(runs):
         low, high, count = run.history.histogram().T
@@ -71,7 +74,7 @@ def _histogram(runs: Runs) -> Any:
     return fig
 
 
-def _percentiles(runs: Runs) -> Any:
+def _percentiles(runs: Runs) -> figure:
     fig = _new("Percentiles of latency", "percentile (%)", _US, x_log=True, y_log=True)
     names = {2: "50"} | {10**count: nines(count) for count in range(1, NINES + 1)}
     fig.xaxis.ticker = FixedTicker(ticks=list(names), minor_ticks=[])
@@ -88,7 +91,7 @@ def _steps(cumulative: Floats) -> tuple[Floats, Floats]:
     return np.repeat(ns, 2)[1:] / 1e3, np.repeat(share, 2)[:-1]
 
 
-def _cdf(runs: Runs) -> Any:
+def _cdf(runs: Runs) -> figure:
     fig = _new("Cumulative distribution of latency", _US, "share of samples", x_log=True)
     for name, run, colour in _coloured(runs):
         us, share = _steps(run.history.cumulative())
@@ -96,7 +99,7 @@ def _cdf(runs: Runs) -> Any:
     return fig
 
 
-def _ccdf(runs: Runs) -> Any:
+def _ccdf(runs: Runs) -> figure:
     fig = _new(
         "Complementary cumulative distribution of latency", _US, "share of samples above",
         x_log=True, y_log=True,
@@ -108,7 +111,7 @@ def _ccdf(runs: Runs) -> Any:
     return fig
 
 
-def _over_sizes(sweeps: Sweeps, title: str, y: str) -> Any:
+def _over_sizes(sweeps: Sweeps, title: str, y: str) -> figure:
     fig = _new(title, "bytes per operation", y, x_log=True, y_log=True)
     rows = {row["size"]: row["text"] for sweep in sweeps.values() for row in sweep.rows()}
     labels = {size: text.replace("iB", "").replace(" B", "").replace(" ", "")
@@ -118,7 +121,7 @@ def _over_sizes(sweeps: Sweeps, title: str, y: str) -> Any:
     return fig
 
 
-def _sweep(sweeps: Sweeps) -> Any:
+def _sweep(sweeps: Sweeps) -> figure:
     fig = _over_sizes(sweeps, "Latency over sizes", _US)
     single = len(sweeps) == 1
     for name, sweep, colour in _coloured(sweeps):
@@ -136,7 +139,7 @@ def _sweep(sweeps: Sweeps) -> Any:
     return fig
 
 
-def _rate(sweeps: Sweeps) -> Any:
+def _rate(sweeps: Sweeps) -> figure:
     fig = _over_sizes(sweeps, "Rate over sizes, one operation at a time", "rate (GB/s)")
     for name, sweep, colour in _coloured(sweeps):
         rows = sweep.rows()
@@ -149,10 +152,10 @@ def _rate(sweeps: Sweeps) -> Any:
     return fig
 
 
-OF_RUNS: dict[str, Callable[[Runs], Any]] = {
+OF_RUNS: dict[str, Callable[[Runs], figure]] = {
     "time": _time, "histogram": _histogram, "percentiles": _percentiles, "cdf": _cdf, "ccdf": _ccdf,
 }  # fmt: skip
-OF_SWEEPS: dict[str, Callable[[Sweeps], Any]] = {"sweep": _sweep, "rate": _rate}
+OF_SWEEPS: dict[str, Callable[[Sweeps], figure]] = {"sweep": _sweep, "rate": _rate}
 
 
 def caption(runs: Mapping[str, Run] | Mapping[str, SizeSweep]) -> str:

@@ -25,6 +25,7 @@ from ..base.session_model import SessionModel
 if TYPE_CHECKING:
     from ...report import LatencyReport
     from ...session import Session, SessionRegion
+    from ..base.page_message import Json
     from .measurement import Setting
 
 _SIZES = (8, 64, 512, 4096, 32768, 262144, 1048576)
@@ -80,7 +81,7 @@ class SweepSetting:
             TypeError: A value has the wrong type.
             ValueError: A value is invalid.
         """
-        parsed: dict[str, Any] = {}
+        parsed: Json = {}
         for name, value in changes.items():
             if value is not None:
                 with forms.for_field(name):
@@ -91,7 +92,7 @@ class SweepSetting:
         """Return the number of samples for one size and round."""
         return min(self.samples, max(_LEAST, _BYTES // size))
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> Json:
         """Return the values as the controls of a view show them."""
         texts = [size_text(size) for size in self.sizes]
         exact = (
@@ -231,7 +232,7 @@ class SizeSweep:
         with self._lock:
             return {size: list(reports) for size, reports in self._reports.items() if reports}
 
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[Json]:
         """Return a row for each size that was measured.
 
         Returns:
@@ -261,7 +262,7 @@ class SizeSweep:
             return about | {"label": provider_label(self._provider), "where": "", "machine": ""}
         return about | {"label": one.label, "where": one.where, "machine": str(one.machine)}
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> Json:
         """Return what a view draws."""
         kinds = {one.floor_kind for reports in self.reports.values() for one in reports}
         return {
@@ -274,7 +275,7 @@ class SizeSweep:
         return f"<SizeSweep {self.description}: {self.done} of {self.total}, {self.status}>"
 
 
-def _row(size: int, reports: list[LatencyReport]) -> dict[str, Any]:
+def _row(size: int, reports: list[LatencyReport]) -> Json:
     p50s = [report.p50_ns for report in reports]
     p99s = [report.p99_ns for report in reports if report.percentiles.n >= P99_LEAST]
     ratios = {at: each.floor_ratio for at, each in enumerate(reports) if each.floor_ratio}

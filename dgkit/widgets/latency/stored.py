@@ -10,9 +10,9 @@ Pages send these records, and a page is not trusted: `restored` checks each valu
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,13 +20,18 @@ from ...report import Histogram, Machine, Percentiles
 from .history import GAP, OF_PARTS, PARTS, Floats, History
 from .run import Run, RunConfig
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ..base.page_message import Json
+
 _POINTS = 120
 _TEXT = 400  # most characters of a text such as the machine
 _MOST_NS = 1e15
 _BINS = len(History(fine=1, coarse=1, tail=1).bins())
 
 
-def stored(run: Run) -> dict[str, Any]:
+def stored(run: Run) -> Json:
     """Return a kept run as JSON. Lists of numbers are text: a notebook has a line per list item."""
     history = run.history
     percentiles, histogram = history.exact()
@@ -93,18 +98,18 @@ class _StoredHistory(History):
         return self._sections
 
 
-def _join(numbers: Any) -> str:
+def _join(numbers: Iterable[int]) -> str:
     return " ".join(map(str, numbers))
 
 
-def _bins_text(bins: Any) -> str:
+def _bins_text(bins: NDArray[np.int64]) -> str:
     """Return the counts that are not 0; `9:4` is that of bin 9, and `5` after it that of bin 10."""
     used = np.flatnonzero(bins)
     starts = set(used[np.diff(used, prepend=-2) > 1].tolist())
     return " ".join(f"{at}:{bins[at]}" if at in starts else str(bins[at]) for at in used.tolist())
 
 
-def _read_bins(text: str, bins: Any) -> None:
+def _read_bins(text: str, bins: NDArray[np.int64]) -> None:
     at = 0
     for word in text.split():
         start, colon, count = word.rpartition(":")
@@ -112,7 +117,7 @@ def _read_bins(text: str, bins: Any) -> None:
         bins[at] = _count(count)
 
 
-def _config(config: RunConfig) -> dict[str, Any]:
+def _config(config: RunConfig) -> Json:
     known = {name: getattr(config, name) for name in RunConfig.__dataclass_fields__}
     return known | {"machine": asdict(config.machine), "posted": dict(config.posted)}
 

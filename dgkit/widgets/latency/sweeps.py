@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..base import scheduler
@@ -11,6 +11,7 @@ from .run import current_name
 from .size_sweep import SizeSweep, SweepSetting, python_lines
 
 if TYPE_CHECKING:
+    from ..base.page_message import Json
     from .live_measurement import LiveMeasurement
 
 
@@ -80,7 +81,7 @@ class Sweeps:
         if self.task is not None:
             self.task.cancel()
 
-    def _steps(self, sweep: SizeSweep, call: BackgroundCall[None]) -> Generator[Any, None, None]:
+    def _steps(self, sweep: SizeSweep, call: BackgroundCall[None]) -> scheduler.Steps:
         seen = 0
         for _ in call.wait():
             if sweep.done != seen:
@@ -127,7 +128,7 @@ class Sweeps:
         """Return the lines of Python that measure the same."""
         return python_lines(self._live.session, self._live.setting, self.setting)
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> Json:
         """Return the sweeps for a view; a sweep is not compared with itself."""
         sweep = self.current
         before = next((each for each in reversed(self.kept.values()) if each is not sweep), None)

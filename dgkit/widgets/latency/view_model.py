@@ -9,15 +9,19 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from ..base.page_message import Json
 from ..base.viewers import Viewers
 from .run import Run, RunConfig, check_kept, check_name, current_name, drop_named
 from .stored import restored, stored
 
+if TYPE_CHECKING:
+    from .run import Block
+
 FIGURES_S = 0.4  # between updates of histogram, percentiles and figures
 
-Frame = tuple[dict[str, Any], list[bytes]]
+Frame = tuple[Json, list[bytes]]
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -65,7 +69,7 @@ class ViewModel:
         return run
 
     @_locked
-    def add(self, blocks: Any) -> bool:
+    def add(self, blocks: Iterable[Block]) -> bool:
         """Add blocks to the run; return True if its configuration changed."""
         return self.run is not None and self.run.add(blocks)
 
@@ -139,7 +143,7 @@ class ViewModel:
         check_kept(self.kept, name)
         self.kept[name] = self.kept.pop(name)
 
-    def stored(self, names: Iterable[str]) -> dict[str, Any]:
+    def stored(self, names: Iterable[str]) -> Json:
         """Return the runs of these names that this plot kept, for the notebook's file."""
         with self.lock:
             runs = {name: self.kept[name] for name in names if name in self.kept}
@@ -197,7 +201,7 @@ class ViewModel:
             ring.since(sent).tobytes()
             for ring, sent in zip((history.fine, history.coarse), self._sent, strict=True)
         ]
-        about: dict[str, Any] = history.counts()
+        about: Json = history.counts()
         if time.monotonic() - self._distribution_at >= FIGURES_S:
             self._distribution_at = time.monotonic()
             buffers += run.distribution()
@@ -207,7 +211,7 @@ class ViewModel:
         return {"n": self.number, "run": run.number, **about}, buffers
 
     @_locked
-    def state(self) -> dict[str, Any]:
+    def state(self) -> Json:
         """Return the runs as text and figures, and the number of the last frame."""
         run, before = self.run, self.before
         keys = {name: run.key for name, run in self.kept.items()}

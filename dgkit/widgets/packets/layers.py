@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 import struct
 from dataclasses import dataclass, field
-from typing import Any
 
 import dpkt
 
@@ -53,13 +52,13 @@ class Summary:
     info: str
 
 
-def _packets(data: bytes) -> list[Any]:
+def _packets(data: bytes) -> list[dpkt.Packet]:
     """Return dpkt's objects of a frame, outermost first."""
     try:
-        packet: Any = dpkt.ethernet.Ethernet(data)
+        packet = dpkt.ethernet.Ethernet(data)
     except _REFUSED:
         return []
-    found: list[Any] = []
+    found: list[dpkt.Packet] = []
     while isinstance(packet, dpkt.Packet) and len(found) < _MOST:
         found.append(packet)
         packet = packet.data
@@ -85,12 +84,12 @@ def layers(data: bytes) -> list[Layer]:
     return found
 
 
-def _name(packet: Any) -> str:
+def _name(packet: dpkt.Packet) -> str:
     kind = type(packet)
     return str(kind.__qualname__).replace("Ethernet", "Ethernet II")
 
 
-def _fields(packet: Any) -> list[tuple[str, str]]:
+def _fields(packet: dpkt.Packet) -> list[tuple[str, str]]:
     parts = getattr(packet, "__bit_fields__", {})
     names = [
         part
@@ -128,7 +127,7 @@ def summary(data: bytes) -> Summary:
         return Summary("malformed", "", "", f"{_name(packets[-1])} cannot be decoded")
 
 
-def _summary(packets: list[Any]) -> Summary:
+def _summary(packets: list[dpkt.Packet]) -> Summary:
     ethernet, inner = packets[0], packets[-1]
     source, destination = _address(ethernet.src), _address(ethernet.dst)
     protocol, info = _name(inner), f"type {ethernet.type:#06x}"
@@ -151,14 +150,14 @@ def _summary(packets: list[Any]) -> Summary:
     return Summary(protocol, source, destination, info)
 
 
-def _arp(packet: Any) -> str:
+def _arp(packet: dpkt.arp.ARP) -> str:
     asked, sender = _address(packet.tpa), _address(packet.spa)
     if packet.op == dpkt.arp.ARP_OP_REQUEST:
         return f"who has {asked}? tell {sender}"
     return f"{sender} is at {_address(packet.sha)}"
 
 
-def _icmp(packet: Any) -> str:
+def _icmp(packet: dpkt.icmp.ICMP) -> str:
     names = {dpkt.icmp.ICMP_ECHO: "echo request", dpkt.icmp.ICMP_ECHOREPLY: "echo reply"}
     name = names.get(packet.type, f"type {packet.type}, code {packet.code}")
     echo = packet.data
@@ -167,7 +166,7 @@ def _icmp(packet: Any) -> str:
     return name
 
 
-def _tcp(packet: Any) -> str:
+def _tcp(packet: dpkt.tcp.TCP) -> str:
     flags = ", ".join(name for bit, name in enumerate(_FLAGS) if packet.flags >> bit & 1)
     return (
         f"{packet.sport} to {packet.dport}, {flags or 'no flag'}, seq {packet.seq}, "

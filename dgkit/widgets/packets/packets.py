@@ -6,11 +6,11 @@ import struct
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from math import inf
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ... import html_cards
 from ...files import replace_file
@@ -20,6 +20,9 @@ from ..base.panel import Panel, Reply, handler
 from ..base.viewers import Viewers
 from .capture import Capture, Packet
 from .layers import layers
+
+if TYPE_CHECKING:
+    from ..base.page_message import Json
 
 COLUMNS = [
     "number", "time", "direction", "queue", "rule", "protocol", "source", "destination", "bytes",
@@ -71,14 +74,14 @@ class PacketPanel(Panel):
     # What views ask for
 
     @handler
-    def watch(self, view: str, on: bool) -> dict[str, Any]:
+    def watch(self, view: str, on: bool) -> Json:
         """Record that a view is visible or hidden, and return the state to a visible one."""
         self._viewers.update(view, on)
         self._task.hasten(time.monotonic())
         return self._fields() if on else {}
 
     @handler
-    def filter(self, text: str) -> dict[str, Any]:
+    def filter(self, text: str) -> Json:
         """Show only the packets whose row has all words of a text."""
         if len(text) > _MAX_FILTER:
             raise ValueError(f"the filter has {len(text)} characters; at most {_MAX_FILTER}")
@@ -125,7 +128,7 @@ class PacketPanel(Panel):
 
     # The capture
 
-    def _follow(self) -> Generator[Any, None, None]:
+    def _follow(self) -> scheduler.Steps:
         """Read what is there, then what is added while a view is visible; send it to views."""
         unsent, drawn = False, 0.0
         while True:
@@ -251,11 +254,11 @@ class PacketPanel(Panel):
             return line
         return f"{line}; reading: {size_text(read.position)} of {size_text(read.size)}"
 
-    def _fields(self) -> dict[str, Any]:
+    def _fields(self) -> Json:
         with self._lock:
             return self._shown()
 
-    def _shown(self) -> dict[str, Any]:
+    def _shown(self) -> Json:
         shown = list(islice(self._matching(newest_first=True), _SHOWN))
         return {
             "label": _LABEL,
@@ -268,7 +271,7 @@ class PacketPanel(Panel):
             "filter": self._filter,
         }
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> Json:
         """Return what is in the capture now; of a large one, what was read so far."""
         self._read_all(_CATCH_UP_S)
         return self._fields()

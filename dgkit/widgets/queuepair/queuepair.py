@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...errors import ClosedError
 from ...gpu_initiated.queue_report import (
@@ -16,6 +15,9 @@ from ...gpu_initiated.queue_report import (
 from ..base import scheduler
 from ..base.panel import Panel, handler
 from ..base.viewers import Viewers
+
+if TYPE_CHECKING:
+    from ..base.page_message import Json
 
 _EVERY_S, _HIDDEN_S = 0.2, 3600.0  # between two looks at the queue pair
 _LABEL = "software NIC"
@@ -48,7 +50,7 @@ class QueuePanel(Panel):
         self._task = scheduler.start(self._follow(), self.fail)
 
     @handler
-    def watch(self, view: str, on: bool) -> dict[str, Any]:
+    def watch(self, view: str, on: bool) -> Json:
         """Record that a view is visible or hidden, and return the state to a visible one."""
         self._viewers.update(view, on)
         self._task.hasten(time.monotonic())
@@ -60,7 +62,7 @@ class QueuePanel(Panel):
         self._read()
         return {"text": str(self._report)}
 
-    def _follow(self) -> Generator[Any, None, None]:
+    def _follow(self) -> scheduler.Steps:
         """Send the report after each change while a view is visible."""
         shown = self._report
         while not self._closed_queue:
@@ -80,7 +82,7 @@ class QueuePanel(Panel):
         except ClosedError:
             self._closed_queue = True
 
-    def _fields(self) -> dict[str, Any]:
+    def _fields(self) -> Json:
         report, info = self._report, self._report.info
         line, *notes = report.counts()
         status = "closed" if self._closed_queue else info.state
@@ -99,7 +101,7 @@ class QueuePanel(Panel):
             "completions": report.completion_rows(),
         }
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> Json:
         """Return what is in the rings now."""
         self._read()
         return self._fields()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ... import html_cards
 from ...errors import ClosedError, PeerLost, PeerTimeout, TransferError
@@ -12,6 +12,7 @@ from ..base import namespace
 
 if TYPE_CHECKING:
     from ...session import SessionTransfer, TransferReport
+    from ..base.page_message import Json
     from .request import Request
 
 # The rows of a repeat's statistics: times on the DPU's clock, stamped in C.
@@ -22,7 +23,7 @@ _ROWS = (
 )
 
 
-def success_record(number: int, request: Request, report: TransferReport) -> dict[str, Any]:
+def success_record(number: int, request: Request, report: TransferReport) -> Json:
     """Describe a completed transfer; times are in ns after the submit of its last DMA.
 
     `first` has the times of the first DMA (submit, post, complete), unless it is the last.
@@ -38,7 +39,7 @@ def success_record(number: int, request: Request, report: TransferReport) -> dic
     }  # fmt: skip
 
 
-def failure_record(number: int, request: Request, error: Exception, moved: int) -> dict[str, Any]:
+def failure_record(number: int, request: Request, error: Exception, moved: int) -> Json:
     """Describe a transfer that ended in an error after `moved` bytes."""
     if isinstance(error, TransferError):
         last = error.completion
@@ -54,7 +55,7 @@ def failure_record(number: int, request: Request, error: Exception, moved: int) 
     return _record(number, request, status, moved) | {"error": str(error)}
 
 
-def _record(number: int, request: Request, status: str, size: int) -> dict[str, Any]:
+def _record(number: int, request: Request, status: str, size: int) -> Json:
     region = request.region
     return {
         "number": number, "what": f"{request.op} {region.name}", "status": status,
@@ -63,7 +64,7 @@ def _record(number: int, request: Request, status: str, size: int) -> dict[str, 
     }  # fmt: skip
 
 
-def as_json(record: dict[str, Any]) -> dict[str, Any]:
+def as_json(record: Json) -> Json:
     """Return a record for a view: a JavaScript number has only 53 bits, so `submit_ns` is text."""
     return record | {"submit_ns": str(record["submit_ns"])} if "submit_ns" in record else record
 
@@ -87,7 +88,7 @@ class Timings:
         """Return the latency of the DMA writes of each transfer."""
         return list(self._ns["write"])
 
-    def summary(self) -> dict[str, Any] | None:
+    def summary(self) -> Json | None:
         """Return `count`, `bytes` and rows of [what, min, median, max] in ns; None below two."""
         count = len(self._ns["last"])
         if count < 2:
@@ -108,7 +109,7 @@ _HEAD = 128  # bytes that are displayed
 class _Read:
     """A completed read; `transfer` holds its bytes and is None once they are kept or discarded."""
 
-    record: dict[str, Any]
+    record: Json
     size: int
     head: bytes
     transfer: SessionTransfer | None
@@ -125,11 +126,11 @@ class ReadResult:
         self._read: _Read | None = None
         self._kept: dict[str, bytes] = {}
 
-    def store(self, record: dict[str, Any], transfer: SessionTransfer) -> None:
+    def store(self, record: Json, transfer: SessionTransfer) -> None:
         """Replace the result by that of a completed read."""
         self._read = _Read(record, transfer.size, transfer.first(_HEAD), transfer)
 
-    def state(self) -> dict[str, Any] | None:
+    def state(self) -> Json | None:
         """Return what a view draws; `whole` is true while all bytes are held."""
         read = self._read
         if read is None:

@@ -24,6 +24,7 @@ from ..base.forms import bounded_int, for_field, to_offset, to_size
 
 if TYPE_CHECKING:
     from ...session import SessionRegion
+    from ..base.page_message import Json
 
 MAX_FILE = 16 << 20  # bytes
 CHUNK = 1 << 20  # bytes of a message
@@ -294,7 +295,7 @@ class Request:
             "    transfer.wait()",
         ])  # fmt: skip
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> Json:
         """Describe the request in plain values, for a table."""
         return {
             "id": self.id, "op": self.op, "region": self.region.name, "offset": self.offset,

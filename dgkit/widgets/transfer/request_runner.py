@@ -5,20 +5,19 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from ...errors import DgkitError, PeerLost
 from ...units import plural
-from ..base.scheduler import STEP_S, TICK_S, StallTimer, Task, cancel_all, wait_done
+from ..base.scheduler import STEP_S, TICK_S, StallTimer, Steps, Task, cancel_all, wait_done
 from ..base.session_model import SessionModel
 from .completions import Timings, failure_record, success_record
 from .request import Request
 
 if TYPE_CHECKING:
     from ...session import SessionTransfer
-
-Steps = Generator[Any, None, None]
+    from ..base.page_message import Json
 
 
 class Run:
@@ -36,7 +35,7 @@ class Run:
         self,
         requests: Sequence[Request],
         number: Callable[[], int],
-        on_record: Callable[[Request, dict[str, Any], SessionTransfer | None], None],
+        on_record: Callable[[Request, Json, SessionTransfer | None], None],
         on_progress: Callable[[Run], None],
         on_waited: Callable[[], None],
     ) -> None:
@@ -91,7 +90,7 @@ class Run:
         """Start no more transfers and cancel those in flight. Idempotent."""
         self._cancelled = True
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> Json:
         """Return what a view draws."""
         request = self.requests[min(self._index, len(self.requests) - 1)]
         return {

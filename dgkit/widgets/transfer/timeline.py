@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ..base.page_message import Json
 
 BURST_GAP_NS = 50_000_000  # transfers further apart belong to different bursts
 
 
-def timeline(records: Iterable[dict[str, Any]]) -> dict[str, Any] | None:
+def timeline(records: Iterable[Json]) -> Json | None:
     """Lay out the DMAs of completed transfers; times are ns after the first submit.
 
     A lane has the transfers of one operation and path, such as "write, worker". Transfers of a lane
@@ -44,11 +47,11 @@ def timeline(records: Iterable[dict[str, Any]]) -> dict[str, Any] | None:
     return {"lanes": lanes, "bars": bars, "all": _span(moved, base), "latest": _span(latest, base)}
 
 
-def _row_name(record: dict[str, Any]) -> str:
+def _row_name(record: Json) -> str:
     return f"{record['op']}, {record['path']}"
 
 
-def _dmas(record: dict[str, Any], submit: int) -> list[list[Any]]:
+def _dmas(record: Json, submit: int) -> list[list[Any]]:
     """Return the first and the last DMA of a transfer, or its only one, as for `timeline`."""
     last = [record["dma"], submit, submit + record["post_ns"], submit + record["complete_ns"]]
     if not record.get("first"):
@@ -57,16 +60,16 @@ def _dmas(record: dict[str, Any], submit: int) -> list[list[Any]]:
     return [["READ" if both else record["dma"], *(submit + ns for ns in record["first"])], last]
 
 
-def _begin(record: dict[str, Any]) -> int:
+def _begin(record: Json) -> int:
     first = record.get("first")
     return int(record["submit_ns"] + (first[0] if first else 0))
 
 
-def _end(record: dict[str, Any]) -> int:
+def _end(record: Json) -> int:
     return int(record["submit_ns"] + record["complete_ns"])
 
 
-def _latest(moved: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _latest(moved: list[Json]) -> list[Json]:
     """Return the records of the last burst."""
     first, ended = 0, _end(moved[0])
     for at, record in enumerate(moved):
@@ -76,7 +79,7 @@ def _latest(moved: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return moved[first:]
 
 
-def _span(moved: list[dict[str, Any]], base: int) -> dict[str, Any]:
+def _span(moved: list[Json], base: int) -> Json:
     """Return `from`, `to`, `count`, `bytes`, and the throughput `rate` in bytes per second.
 
     The rate is of the bytes of successful transfers over the whole span; None if there are none.

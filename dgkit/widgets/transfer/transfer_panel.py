@@ -38,6 +38,7 @@ from .timeline import timeline
 
 if TYPE_CHECKING:
     from ...session import Session, SessionRegion, SessionTransfer
+    from ..base.page_message import Json
 
 MAX_COMPLETIONS = 50  # listed
 _MAX_REQUESTS = 100  # in the list
@@ -65,12 +66,12 @@ class TransferPanel(Panel):
     name = "transfer"
     title = "Transfer"
 
-    last_completion: State[dict[str, Any] | None] = State(
+    last_completion: State[Json | None] = State(
         lambda panel: panel._transfers[-1] if panel._transfers else None,
         to_json=lambda record: record and as_json(record),
         help="The last completion, or None. Read-only.",
     )
-    transfers: State[tuple[dict[str, Any], ...]] = State(
+    transfers: State[tuple[Json, ...]] = State(
         lambda panel: panel._transfers,
         to_json=lambda records: [as_json(record) for record in records or ()],
         help="The completions listed, oldest first, at most 50. Read-only.",
@@ -81,9 +82,9 @@ class TransferPanel(Panel):
         self._model = SessionModel.of(session)
         self._requests: list[Request] = []
         self._ids, self._numbers = itertools.count(1), itertools.count(1)
-        self._completions: deque[dict[str, Any]] = deque(maxlen=MAX_COMPLETIONS)
+        self._completions: deque[Json] = deque(maxlen=MAX_COMPLETIONS)
         self._requested: dict[int, Request] = {}  # by the number of a completion
-        self._transfers: tuple[dict[str, Any], ...] = ()
+        self._transfers: tuple[Json, ...] = ()
         self._results_sent = 0.0
         self._run: Run | None = None
         self._lock = threading.Lock()
@@ -91,7 +92,7 @@ class TransferPanel(Panel):
         self._read_result = ReadResult()
         self._written: set[int] = set()
         self._sent_states: list[str] = []
-        self._summary: dict[str, Any] | None = None
+        self._summary: Json | None = None
         super().__init__()
         self._model.subscribe(self)
 
@@ -102,7 +103,7 @@ class TransferPanel(Panel):
 
     # State
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> Json:
         """Return the list, the run in progress and the last completions."""
         choices = {
             "fills": [list(kind) for kind in KINDS],
@@ -111,14 +112,14 @@ class TransferPanel(Panel):
         current = {"requests": self._describe_requests(), "run": self._run_state()}
         return self._model.state() | choices | current | self._results()
 
-    def _results(self) -> dict[str, Any]:
+    def _results(self) -> Json:
         return {
             "completions": [as_json(record) for record in self._completions],
             "summary": self._summary, "read_result": self._read_result.state(),
         }  # fmt: skip
 
     @handler
-    def timeline(self) -> dict[str, Any]:
+    def timeline(self) -> Json:
         """Return the time line of the listed completions, and the clock of their timestamps."""
         return {"timeline": timeline(self._completions), "clock": self._clock()}
 
@@ -129,10 +130,10 @@ class TransferPanel(Panel):
         label = provider_label(dpu["provider"], dpu["emulated"])
         return f"CLOCK_MONOTONIC of {dpu['machine']} ({label}, process {dpu['pid']})"
 
-    def _describe_requests(self) -> list[dict[str, Any]]:
+    def _describe_requests(self) -> list[Json]:
         return [request.describe() for request in self._requests]
 
-    def _run_state(self) -> dict[str, Any] | None:
+    def _run_state(self) -> Json | None:
         return self._run.state() if self._run is not None and not self._run.ended else None
 
     # The list
@@ -200,7 +201,7 @@ class TransferPanel(Panel):
             raise ValueError(f"region {region.name!r} belongs to another session")
         return make_request(next(self._ids), op, region, payload, how)
 
-    def _from_form(self, form: dict[str, Any]) -> Request:
+    def _from_form(self, form: Json) -> Request:
         if missing := sorted(_FORM_FIELDS.difference(form)):
             raise ValueError(f"invalid message to the panel: the form lacks {', '.join(missing)}")
         with for_field("region"):
@@ -227,7 +228,7 @@ class TransferPanel(Panel):
         self.broadcast_state("requests", lambda: {"requests": self._describe_requests()})
 
     @handler
-    def start(self, form: dict[str, Any]) -> None:
+    def start(self, form: Json) -> None:
         """Start the transfers of a form.
 
         Args:
@@ -236,7 +237,7 @@ class TransferPanel(Panel):
         self._start([self._from_form(form)])
 
     @handler
-    def append(self, form: dict[str, Any]) -> None:
+    def append(self, form: Json) -> None:
         """Append the transfers of a form to the list; an expression is evaluated now."""
         self._append(self._from_form(form))
 
@@ -296,9 +297,7 @@ class TransferPanel(Panel):
         self._send_run(run)
         return run
 
-    def _on_record(
-        self, request: Request, record: dict[str, Any], transfer: SessionTransfer | None
-    ) -> None:
+    def _on_record(self, request: Request, record: Json, transfer: SessionTransfer | None) -> None:
         if len(self._completions) == MAX_COMPLETIONS:
             self._requested.pop(self._completions[0]["number"], None)
         self._completions.append(record)
@@ -402,7 +401,7 @@ class TransferPanel(Panel):
         return html_cards.card(self.title, more, badge=badge, body=body)
 
 
-def _times(record: dict[str, Any]) -> tuple[str, str]:
+def _times(record: Json) -> tuple[str, str]:
     if "complete_ns" not in record:
         return "", ""
     return us(record["post_ns"]), us(record["complete_ns"])
