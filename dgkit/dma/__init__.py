@@ -17,6 +17,7 @@ Modules:
     completion: Result of an operation.
     work_request: Fields of `dg_wr` from Python values.
     dtypes: `dg_wr` and `dg_wc` as NumPy dtypes, and pointers of such arrays.
+    bytes_memory: Memory behind Python's buffers: addresses, copies without the GIL, pages.
     fault: Rules of the provider `fault`.
     measure: Latency and rate, measured in the C core.
     system: Providers and their capabilities, CPUs, the clock, the folder for sockets.

@@ -5,16 +5,11 @@ from __future__ import annotations
 import sys
 import threading
 
-from ..dma._ffi import ffi, lib
-
-TYPE_CHECKING = False  # typing's own costs more to import than all of this
-if TYPE_CHECKING:
-    from typing import Any
+from ..dma.bytes_memory import discard_pages, prefer_huge_pages, stored_hash
 
 _LEAST = 1 << 20  # bytes; for smaller objects the C library reuses memory
 _MOST = 256 << 20  # bytes of all objects that a pool keeps
 _UNUSED = 64  # calls of take() in a row that did not use the oldest object: then it is dropped
-_STREAMED = 8 << 20  # bytes of an object that exceeds the caches: DG_LARGE in copy.h
 
 
 class BytePool:
@@ -82,8 +77,7 @@ class BytePool:
         self._oldest = oldest
         if oldest and self._unused >= _UNUSED:
             if _is_alone(kept, 0):
-                # the C library would keep the pages
-                lib.dg_memory_discard(ffi.from_buffer("char[]", kept[0]), len(kept[0]))
+                discard_pages(kept[0])  # the C library would keep them
                 del kept[0]
             else:
                 kept.append(kept.pop(0))
@@ -92,31 +86,6 @@ class BytePool:
         """Drop all objects; those in use stay valid. A take() in progress keeps the old list."""
         self._kept = []
 
-    @staticmethod
-    def fill(data: bytes | memoryview, offset: int, source: memoryview) -> None:
-        """Copy bytes into an object that take() returned and nothing else has seen, or into memory.
-
-        Other threads may run meanwhile: neither `data` nor the memory of `source` is freed before
-        the end, and `source` must not change.
-
-        Args:
-            data: The object, or writable memory.
-            offset: Where to begin in `data`.
-            source: Contiguous bytes, at most as many as `data` has from `offset` on.
-        """
-        size = len(source)
-        if not 0 <= offset <= len(data) - size:
-            raise ValueError(f"{size} bytes at {offset} do not fit into {len(data)}")
-        target, start = ffi.from_buffer("char[]", data), ffi.from_buffer("char[]", source)
-        try:
-            if len(data) < _STREAMED:
-                ffi.memmove(target + offset, start, size)
-            else:
-                lib.dg_copy_large(target + offset, start, size)  # the arguments keep both exports
-        finally:
-            # a traceback must not keep them: buffer_export.py says why
-            del target, start
-
 
 def _create(size: int) -> bytes:
     try:
@@ -124,13 +93,8 @@ def _create(size: int) -> bytes:
     except (MemoryError, OverflowError) as error:
         raise MemoryError(f"no memory for the {size} bytes of a read") from error
     if size >= _LEAST:
-        lib.dg_memory_prefer_huge_pages(ffi.from_buffer("char[]", data), size)
+        prefer_huge_pages(data)
     return data
-
-
-def _hash_field(data: bytes) -> Any:
-    """Return a pointer to the hash that CPython stores in a bytes object, before its bytes."""
-    return ffi.cast("int64_t *", ffi.cast("char *", ffi.from_buffer("char[]", data)) - 8)
 
 
 def _references(objects: list[bytes], number: int) -> int:
@@ -149,7 +113,7 @@ def _is_alone(objects: list[bytes], number: int) -> bool:
 
 def _is_free(objects: list[bytes], number: int) -> bool:
     """Return whether only the list refers to the object, and its hash was never computed."""
-    return _is_alone(objects, number) and _hash_field(objects[number])[0] == -1
+    return _is_alone(objects, number) and stored_hash(objects[number]) == -1
 
 
 def _reusable() -> bool:
@@ -163,8 +127,8 @@ def _reusable() -> bool:
         return False
     data = bytes(16)
     counts = not _is_alone([data], 0) and _is_alone([bytes(16)], 0)
-    before = _hash_field(data)[0]
-    return bool(counts and before == -1 and hash(data) == _hash_field(data)[0])
+    before = stored_hash(data)
+    return bool(counts and before == -1 and hash(data) == stored_hash(data))
 
 
 _ALONE = [bytes(16)]  # an object that only a list refers to

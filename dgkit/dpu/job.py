@@ -8,11 +8,11 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ..dma.bytes_memory import fill
 from ..errors import DgkitError, copy_of
 from ..schema import Digested
 from ..sizes import CACHED, COPY_CHUNK, GPU_CHUNK, GPU_LEAST, INLINE_MAX, WINDOW
 from ..types import Op
-from .byte_pool import BytePool
 from .copier import moved
 
 if TYPE_CHECKING:
@@ -404,12 +404,12 @@ class TransferJob(Job):
         if self.view is None:
             return self._move(chunk)
         source = self.view[chunk.at : chunk.at + chunk.size]
-        BytePool.fill(self._bytes(chunk), 0, source)  # without the GIL, unlike a slice
+        fill(self._bytes(chunk), 0, source)  # without the GIL, unlike a slice
         return None
 
     def _store(self, chunk: Chunk) -> Step | None:
         if self.view is None:
-            BytePool.fill(self.data, chunk.at, self._bytes(chunk))
+            fill(self.data, chunk.at, self._bytes(chunk))
             return None
         return self._move(chunk)
 

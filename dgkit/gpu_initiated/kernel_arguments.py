@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from ..buffers import flat_view
 from ..dma import KernelQueue, Region
-from ..dma._ffi import ffi
+from ..dma.bytes_memory import address_of
 from ..types import is_memory
 
 TYPE_CHECKING = False  # importing typing takes longer than importing this whole module
@@ -46,15 +46,12 @@ class _Copy:
         os.truncate(fd, self.original.nbytes)
         self._shared = mmap.mmap(fd, self.original.nbytes)
         self._shared[:] = self.original.tobytes()
-        self._raw = ffi.from_buffer("char[]", self._shared)
-        address = int(ffi.cast("uintptr_t", self._raw))
-        self.mapping = Mapping(fd, 0, self.original.nbytes, address)
+        self.mapping = Mapping(fd, 0, self.original.nbytes, address_of(self._shared))
 
     def close(self) -> None:
         """Copy the bytes back and release the shared memory."""
         if not self.original.readonly:
             self.original[:] = memoryview(self._shared)[:]
-        ffi.release(self._raw)
         os.close(self.mapping.fd)
         self._shared.close()
 
@@ -108,7 +105,7 @@ class Arguments:
             raise TypeError(f"argument {i} is GPU memory, which the emulated GPU cannot access")
         if known and (file := _file_of(value)):
             fd, at = file
-            start = int(ffi.cast("uintptr_t", ffi.from_buffer("char[]", value.buffer)))
+            start = address_of(value.buffer)
             before = at % mmap.PAGESIZE
             self._map(Mapping(fd, at - before, value.size + before, start - before))
             return start

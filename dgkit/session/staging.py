@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import memory
 from ..buffers import has_objects, no_buffer
-from ..dpu.byte_pool import BytePool
+from ..dma.bytes_memory import fill
 from ..dpu.copier import Slots
 from ..wire.creation import Creation
 from ..wire.messages import Import
@@ -44,7 +44,7 @@ class WholeMove(Pending):
                 self.repeat()
         elif self.error is None and self.data:
             size = len(self.data)
-            BytePool.fill(self.data, 0, self.staging.buffer[self.slot : self.slot + size])
+            fill(self.data, 0, self.staging.buffer[self.slot : self.slot + size])
 
 
 class Staging(Slots):

@@ -6,7 +6,7 @@ import contextlib
 import errno
 from typing import TYPE_CHECKING, Any
 
-from ..dpu.byte_pool import BytePool
+from ..dma.bytes_memory import fill
 from ..errors import PeerError, Unsupported
 from ..sizes import STAGE_BYTES, STAGE_SLOTS
 from ..types import Access
@@ -57,7 +57,7 @@ class _WireJob(RemoteJob):
         if isinstance(result, Fetched):
             if len(result.data) != chunk.size:
                 raise PeerError(f"the DPU sent {len(result.data)} bytes of {chunk.size}")
-            BytePool.fill(self.data, chunk.at, memoryview(result.data))
+            fill(self.data, chunk.at, memoryview(result.data))
 
 
 class TwoAgents(RemoteDpu):

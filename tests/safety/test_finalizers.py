@@ -68,7 +68,7 @@ def test_a_session_that_the_cycle_collector_takes_is_closed_by_handles_that_are_
 EXPORTED = """
 import gc, operator, sys
 import dgkit
-from dgkit.dpu import byte_pool
+from dgkit.dma import bytes_memory
 from dgkit.dma.gpu_queue import RingConfig
 from dgkit.dma.remote_ring import ExportedRing
 
@@ -80,12 +80,12 @@ class Lib:
     dg_copy_large = operator.neg  # fails: the number of its arguments is wrong
 
 def a_copy_that_is_interrupted():
-    lib, byte_pool.lib = byte_pool.lib, Lib
+    lib, bytes_memory.lib = bytes_memory.lib, Lib
     try:
-        byte_pool.BytePool.fill(bytes(9 << 20), 0, memoryview(bytearray(9 << 20)))
+        bytes_memory.fill(bytes(9 << 20), 0, memoryview(bytearray(9 << 20)))
     except TypeError as error:
         Kept(error)
-    byte_pool.lib = lib
+    bytes_memory.lib = lib
 
 def a_ring_that_nobody_closed():
     config = RingConfig(64, weak=False, timeout=1.0, trace=False, index=1)

@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 import dgkit
+from dgkit.dma import bytes_memory
 from dgkit.dma._ffi import ffi
+from dgkit.dma.bytes_memory import fill
 from dgkit.dpu import byte_pool
 from dgkit.dpu.byte_pool import BytePool
 
@@ -24,7 +26,7 @@ def resident():
 
 def filled(pool, size, byte):
     data = pool.take(size)
-    pool.fill(data, 0, memoryview(bytes([byte]) * size))
+    fill(data, 0, memoryview(bytes([byte]) * size))
     return data
 
 
@@ -33,7 +35,7 @@ def test_a_large_object_takes_no_pages_at_once():
     pool = BytePool()
     made = pool.take(256 * MIB)
     assert resident() - before < 64 * MIB
-    pool.fill(made, 4096, memoryview(b"abc"))
+    fill(made, 4096, memoryview(b"abc"))
     assert made[4095:4100] == b"\0abc\0"
     assert (type(made), len(made)) == (bytes, 256 * MIB)
 
@@ -50,7 +52,7 @@ def test_an_object_is_filled_in_pieces_of_any_size_at_any_place(size):
     made, offset = pool.take(size), 0
     for step in (1, 63, 4097, MIB + 5, size):
         piece = source[offset : offset + step]
-        pool.fill(made, offset, memoryview(piece))
+        fill(made, offset, memoryview(piece))
         offset += len(piece)
     assert made == source
 
@@ -60,7 +62,7 @@ def test_no_byte_is_copied_past_the_end(offset, size):
     pool = BytePool()
     data = filled(pool, 2 * MIB, 7)
     with pytest.raises(ValueError, match=f"{size} bytes at {offset} do not fit into {2 * MIB}"):
-        pool.fill(data, offset, memoryview(bytes(size)))
+        fill(data, offset, memoryview(bytes(size)))
     assert data == b"\x07" * (2 * MIB)
 
 
@@ -76,8 +78,8 @@ def test_the_source_cannot_be_freed_while_an_object_is_filled(monkeypatch):
 
     data = BytePool().take(8 * MIB)
     with monkeypatch.context() as patch:
-        patch.setattr(byte_pool, "lib", Lib())
-        BytePool.fill(data, 0, memoryview(source))
+        patch.setattr(bytes_memory, "lib", Lib())
+        fill(data, 0, memoryview(source))
     assert refused == [len(source)]
     assert data == source
 
@@ -99,7 +101,7 @@ def test_memory_of_a_peak_goes_back_to_the_system_while_fewer_objects_are_used()
 
     def read():
         data = pool.take(8 * MIB)
-        pool.fill(data, 0, source)
+        fill(data, 0, source)
         return data
 
     mine = read()  # the oldest, which does not keep the others
