@@ -71,7 +71,8 @@ def personal(course: Path, lab: str, students: tuple[str, ...]) -> int:
 
     The copies are in COURSE/personal/STUDENT/LAB; hand them out instead of the release, which is
     the same for all. A neighbour's answer has other constants. Submissions of these students are
-    graded with theirs, so keep the folder and the course's seed.
+    graded with theirs, so keep the folder and the course's seed. STUDENTS are in the gradebook:
+    `nbgrader db student add` adds one.
 
     \b
     Example:

@@ -56,7 +56,9 @@ class Normalise(NbGraderPreprocessor):  # type: ignore[misc]
                 for name, cell in released.items()
             }
             own = _own_constants(folder, where)
+            others = self._others_constants(nb, folder, where)
             notes = [
+                *others,
                 *_unmark(nb.cells, released),
                 *_disown(nb.cells, released),
                 *_merge(nb.cells, released),
@@ -73,6 +75,27 @@ class Normalise(NbGraderPreprocessor):  # type: ignore[misc]
             dgkit={"notes": notes},
         )
         return nb, resources
+
+    def _others_constants(self, nb: Any, folder: Path, where: Any) -> list[str]:
+        """Return a note, and warn, if this is the notebook of another, or of all, with a copy."""
+        student, lab = str(where["student"]), str(where["assignment"])
+        if not folder.joinpath(variants.FOLDER, student, lab).is_dir():
+            return []
+        seed = course.read_seed(folder)
+        found = variants.owners(folder, lab, str(where["notebook"]), nb.cells, seed)
+        if not found or student in found:
+            return []
+        whose = "the copy for all" if "" in found else "the copy of another student"
+        note = (
+            f"this notebook has the constants of {whose}, and is graded with those of your own "
+            "copy, which its answers do not fit: ask your instructor for that, and hand it in"
+        )
+        self.log.warning(
+            "%s handed in %s with the constants of %s: its answers do not fit those of %s/%s/%s",
+            student, lab, "the release" if "" in found else " or ".join(sorted(found)),
+            variants.FOLDER, student, lab,
+        )  # fmt: skip
+        return [note]
 
 
 def _texts(folder: Path, where: Any, own: Callable[[str], str]) -> set[str]:

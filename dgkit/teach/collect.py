@@ -1,4 +1,4 @@
-"""Files of submissions: what nbgrader collects of them, and what is graded."""
+"""Submissions: whose they are, what nbgrader collects of their files, and what is graded."""
 
 from __future__ import annotations
 
@@ -6,10 +6,14 @@ import os
 import pwd
 import stat
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from nbgrader.api import Gradebook
+from nbgrader.coursedir import CourseDirectory
 from nbgrader.exchange.default import ExchangeCollect
+from traitlets.config.loader import PyFileConfigLoader
 
 from ..files import open_regular
 
@@ -72,6 +76,23 @@ class Collect(ExchangeCollect):  # type: ignore[misc]
                 checks, self.check_owner = self.check_owner, False  # the copy is this user's
                 super().copy_files()
                 self.inbound_path, self.check_owner = str(inbound), checks
+
+
+def check_registered(course: Path, students: Sequence[str]) -> None:
+    """Check that students are in a course's gradebook.
+
+    Raises:
+        ValueError: One is not.
+    """
+    config = PyFileConfigLoader(str(course.resolve() / "nbgrader_config.py")).load_config()
+    with Gradebook(CourseDirectory(config=config, root=str(course.resolve())).db_url) as gradebook:
+        known = {student.id for student in gradebook.students}
+    for student in students:
+        if student not in known:
+            raise ValueError(
+                f"{student!r} is not in the gradebook: run `nbgrader db student add {student}` in "
+                f"{course} if the name is right"
+            )
 
 
 def copy_regular(source: Path, target: Path, most: int) -> list[Path]:

@@ -14,9 +14,12 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from ..files import write_new
 from . import student_notebook
+
+Cells = Sequence[Mapping[str, Any]]
 
 FOLDER = "personal"  # of a course: personal/STUDENT/LAB has what that student was given
 _LETTERS = "ABCDEFGHJKLMNPQRSTUVWXYZ"
@@ -122,7 +125,7 @@ def write(folder: Path, lab: str, students: Sequence[str], seed: str) -> Iterato
 
     Raises:
         ValueError: The lab does not vary, what is released is no notebook, or a name is not one
-            of a student.
+            of a student in the course's gradebook.
         FileNotFoundError: The lab is not released.
         FileExistsError: A student has a copy already.
     """
@@ -142,6 +145,9 @@ def write(folder: Path, lab: str, students: Sequence[str], seed: str) -> Iterato
             raise ValueError(f"{student!r} is not the name of a student")
         if (folder / FOLDER / student / lab).is_dir():
             raise FileExistsError(f"{folder / FOLDER / student / lab} exists: remove it first")
+    from .collect import check_registered  # imports nbgrader, which students do not have
+
+    check_registered(folder, students)
     for student in students:
         place = folder / FOLDER / student / lab
         shutil.copytree(folder / "release" / lab, place, ignore=shutil.ignore_patterns("*.ipynb"))
@@ -163,3 +169,45 @@ def of_student(folder: Path, lab: str, seed: str, student: str) -> Callable[[str
     if not (folder / FOLDER / student / lab).is_dir():
         return str
     return functools.partial(replaced, lab=lab, seed=seed, student=student)
+
+
+def owners(folder: Path, lab: str, name: str, cells: Cells, seed: str) -> set[str]:
+    """Return whose constants the cells of a submission have, by its tasks and visible tests.
+
+    Args:
+        folder: The course.
+        lab: The lab.
+        name: Name of the notebook.
+        cells: The cells as the student handed them in.
+        seed: The course's seed.
+
+    Returns:
+        Students with a copy of their own, and "" for the notebook that was released to all; nobody
+        if constants were removed, or the lab has none.
+    """
+    released = folder / "release" / lab / f"{name}.ipynb"
+    if not released.is_file():
+        return set()
+    before, now = _given(student_notebook.load(released)[1]), _given(cells)
+    texts: dict[str, list[str]] = {
+        "": [],
+        **{path.parent.name: [] for path in folder.glob(f"{FOLDER}/*/{lab}")},
+    }
+    every = [REPOSITORY.texts(lab), derived(seed).texts(lab)]
+    for at, known in enumerate(zip(*every, strict=True)):
+        if not (here := [text for text in known if re.search(_whole(text), before)]):
+            continue
+        for student, own in texts.items():
+            own.append(derived(seed, student).texts(lab)[at] if student else here[0])
+    return {
+        student
+        for student, own in texts.items()
+        if own and all(re.search(_whole(text), now) for text in own)
+    }
+
+
+def _given(cells: Cells) -> str:
+    """Return what the student was given of a notebook: all but the cells of the solution."""
+    own = dict(student_notebook.solutions(cells)).values()
+    texts = map(student_notebook.source, cells)
+    return "\n".join(text for text in texts if text not in own)

@@ -14,6 +14,7 @@ from xml.etree import ElementTree
 import nbformat
 import pytest
 from nbconvert import SlidesExporter
+from nbgrader.api import Gradebook
 from nbgrader.preprocessors import ClearHiddenTests
 from support.jupyter.notebooks import run
 from support.processes.agents import python
@@ -26,6 +27,7 @@ LABS = sorted(path.name for path in course.labs_folder().iterdir())
 SECRET = r"### BEGIN (?:SOLUTION|HIDDEN TESTS)(.*?)### END"
 NBGRADER = """
 import sys
+from pathlib import Path
 from nbgrader.apps import NbGraderAPI
 from traitlets.config.loader import PyFileConfigLoader
 
@@ -38,6 +40,7 @@ if students:
 else:
     done = [api.generate_assignment(lab)]
 assert all(each["success"] for each in done), done
+Path("log").write_text("".join(each["log"] or "" for each in done))
 assert not any("checksum" in (each["log"] or "") for each in done), done
 with api.gradebook as gradebook:
     for student in students:
@@ -137,6 +140,20 @@ def test_constants_of_a_student_replace_those_of_the_repository_and_those_of_the
         assert variants.replaced(student_notebook.source(cell), lab, "seed") in course_s
 
 
+@pytest.mark.parametrize("lab", LABS)
+def test_a_notebook_shows_whose_constants_it_has(lab, tmp_path):
+    path = tmp_path / "release" / lab / source(lab).name
+    path.parent.mkdir(parents=True)
+    path.write_bytes(variants.copy(source(lab), lab, "seed"))
+    for student in ("alice", "bob"):
+        (tmp_path / "personal" / student / lab).mkdir(parents=True)
+    for student in ("", "alice", "bob"):
+        cells = json.loads(variants.copy(source(lab), lab, "seed", student))["cells"]
+        for cell in cells:
+            cell["source"] = autograde._visible(student_notebook.source(cell))
+        assert variants.owners(tmp_path, lab, path.stem, cells, "seed") == {student}
+
+
 def test_a_neighbours_answer_does_not_fit_a_copy_with_constants_of_its_student(tmp_path, capsys):
     folder = tmp_path / "my course"
     assert main(["teach", "init", "--vary", str(folder)]) == 0
@@ -147,8 +164,15 @@ def test_a_neighbours_answer_does_not_fit_a_copy_with_constants_of_its_student(t
     for wrong in ("lab8", "../lab1"):
         assert main(["teach", "personal", str(folder), wrong, "alice"]) != 0
     assert main(["teach", "personal", str(folder), "lab1", "alice", "../bob"]) != 0
+    assert main(["teach", "personal", str(folder), "lab1", "alice"]) != 0
+    assert (
+        "'alice' is not in the gradebook: run `nbgrader db student add" in capsys.readouterr().err
+    )
     assert not (folder / "personal").exists()
-    assert main(["teach", "personal", str(folder), "lab1", "alice", "bob"]) == 0
+    with Gradebook(f"sqlite:///{folder}/gradebook.db") as gradebook:
+        for student in ("alice", "bob", "carol"):
+            gradebook.add_student(student)
+    assert main(["teach", "personal", str(folder), "lab1", "alice", "bob", "carol"]) == 0
     assert main(["teach", "personal", str(folder), "lab1", "alice"]) == 1
     (path,) = (folder / "source/lab1").glob("*.ipynb")
     cells = student_notebook.solutions(student_notebook.load(path)[1])
@@ -162,12 +186,24 @@ def test_a_neighbours_answer_does_not_fit_a_copy_with_constants_of_its_student(t
         mine = folder / "submitted" / student / "lab1/find_the_bytes.ipynb"
         write(mine, given, answers[whose])
         assert main(["teach", "check", str(mine)]) == (student != whose)
+    write(
+        folder / "submitted/carol/lab1/find_the_bytes.ipynb",
+        folder / "release/lab1/find_the_bytes.ipynb",
+        dict(cells),
+    )
     scores: dict[str, float] = {}
-    for line in nbgrader(folder, "lab1", "alice", "bob").splitlines():
+    for line in nbgrader(folder, "lab1", "alice", "bob", "carol").splitlines():
         student, _, points, _ = line.split()
         scores[student] = scores.get(student, 0.0) + float(points)
     assert scores["alice"] == 90.0
     assert scores["bob"] <= 30.0
+    assert scores["carol"] == 15.0
+    said = "carol handed in lab1 with the constants of the release: its answers do not fit those of"
+    assert [line.count(said) for line in (folder / "log").read_text().splitlines()].count(1) == 1
+    page = (folder / "feedback/carol/lab1/find_the_bytes.html").read_text()
+    assert (
+        page.count("this notebook has the constants of the copy for all, and is graded with") == 1
+    )
     for student in answers:
         page = (folder / f"feedback/{student}/lab1/find_the_bytes.html").read_text()
         assert "was changed: graded as released" not in page

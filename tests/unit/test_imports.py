@@ -112,7 +112,7 @@ ONLY = {
     "numba": {"gpu_initiated/numba_functions.py"},
     "ipywidgets": {"widgets/"},
     "anywidget": {"widgets/"},
-    "traitlets": {"widgets/", "teach/autograde.py"},
+    "traitlets": {"widgets/", "teach/autograde.py", "teach/collect.py"},
     "nbgrader": {"teach/autograde.py", "teach/collect.py"},
     "nbformat": {"teach/autograde.py"},
     "bokeh": {"widgets/"},
