@@ -5,7 +5,7 @@ import select
 
 import numpy as np
 import pytest
-from support.gpu.remote_region import MIB, completions, noise, rig
+from support.gpu.remote_region import MIB, noise, rig
 from support.processes.waiting import until
 
 from dgkit import Op, Status
@@ -57,26 +57,6 @@ def test_stamps_are_in_order(r):
     assert 0 < done.submit_ns <= done.post_ns <= done.complete_ns
 
 
-def test_without_a_size_all_of_the_local_region_goes(r):
-    r.local_bytes[:] = noise(len(r.local_bytes), 1)
-    assert r.queue.write(*r.pair).wait(20).size == len(r.local_bytes)
-    assert np.array_equal(r.remote_bytes[: len(r.local_bytes)], r.local_bytes)
-    r.local_bytes[:] = 0
-    assert r.queue.read(*r.pair).wait(20).size == len(r.local_bytes)
-    assert np.array_equal(r.local_bytes, r.remote_bytes[: len(r.local_bytes)])
-
-
-def test_small_writes_into_another_processs_memory_are_copies_of_two_rows(fake_cuda):
-    with rig("two processes", size=65536) as r:
-        fake_cuda.order("")
-        for size in (1, 8, 15, 16, 24, 100, 4096, 32767):
-            r.queue.write(*r.pair, size=size, remote_offset=1).wait(20)
-        assert fake_cuda.calls("cuMemcpyHtoDAsync") == 0
-        assert fake_cuda.calls("cuMemcpy2DAsync") >= 8
-        r.queue.write(*r.pair, size=32768).wait(20)
-        assert fake_cuda.calls("cuMemcpyHtoDAsync") == 1
-
-
 def test_posts_are_done_in_their_order(r):
     rng = np.random.default_rng(7)
     r.local_bytes[:], r.remote_bytes[:] = (
@@ -100,60 +80,6 @@ def test_posts_are_done_in_their_order(r):
     assert np.array_equal(r.remote_bytes, there)
 
 
-def rows_of(memory, at, stride, rows, size):
-    """Rows as a view of a flat array."""
-    return np.lib.stride_tricks.as_strided(memory[at:], (rows, size), (stride, 1))
-
-
-@pytest.mark.parametrize("op", [Op.READ, Op.WRITE])
-@pytest.mark.parametrize(
-    ("rows", "size", "local_stride", "remote_stride"),
-    [(1, 9, 9, 9), (2, 1, 3, 5), (100, 8, 8, 64), (100, 64, 100, 64), (7, 5000, 5001, 6000)],
-)
-def test_rows_go_to_rows(r, op, rows, size, local_stride, remote_stride):
-    r.local_bytes[:], r.remote_bytes[:] = (
-        noise(len(r.local_bytes), 4),
-        noise(len(r.remote_bytes), 5),
-    )
-    here, there = r.local_bytes.copy(), r.remote_bytes.copy()
-    near = rows_of(here, 3, local_stride, rows, size)
-    far = rows_of(there, 11, remote_stride, rows, size)
-    if op is Op.WRITE:
-        far[:] = near
-    else:
-        near[:] = far
-    post = r.queue.write_2d if op is Op.WRITE else r.queue.read_2d
-    done = post(
-        *r.pair, rows=rows, size=size, local_offset=3, remote_offset=11,
-        local_stride=local_stride, remote_stride=remote_stride,
-    ).wait(20)  # fmt: skip
-    assert done.size == rows * size
-    assert np.array_equal(r.local_bytes, here)
-    assert np.array_equal(r.remote_bytes, there)
-
-
-@pytest.mark.parametrize("stride", [0, 1, 7])
-@pytest.mark.parametrize("op", [Op.READ, Op.WRITE])
-def test_rows_of_the_source_may_overlap_or_be_one_row(r, op, stride):
-    r.local_bytes[:], r.remote_bytes[:] = (
-        noise(len(r.local_bytes), 6),
-        noise(len(r.remote_bytes), 7),
-    )
-    here, there = r.local_bytes.copy(), r.remote_bytes.copy()
-    write = op is Op.WRITE
-    source, target = (here, there) if write else (there, here)
-    rows_of(target, 5, 12, 50, 8)[:] = rows_of(source, 2, stride, 50, 8)
-    shape = {"rows": 50, "size": 8, "local_stride": stride, "remote_stride": 12}
-    places = {"local_offset": 2, "remote_offset": 5}
-    if not write:
-        shape |= {"local_stride": 12, "remote_stride": stride}
-        places = {"local_offset": 5, "remote_offset": 2}
-    post = r.queue.write_2d if write else r.queue.read_2d
-    assert post(*r.pair, **shape, **places).wait(20).size == 400
-    assert np.array_equal(r.local_bytes, here)
-    assert np.array_equal(r.remote_bytes, there)
-
-
 def test_parts_are_gathered_into_one_run_and_scattered_from_it(r):
     r.local_bytes[:], r.remote_bytes[:] = (
         noise(len(r.local_bytes), 8),
@@ -171,23 +97,6 @@ def test_parts_are_gathered_into_one_run_and_scattered_from_it(r):
     assert r.queue.scatter(r.remote, parts, remote_offset=77).wait(20).size == len(joined)
     for _, at, size in parts:
         assert np.array_equal(r.local_bytes[at : at + size], wanted[at : at + size])
-
-
-def test_a_prepared_operation_moves_what_is_there_when_it_runs(r):
-    with (
-        r.queue.prepare_write(*r.pair, size=13, local_offset=3, remote_offset=9) as put,
-        r.queue.prepare_read(*r.pair, size=13, local_offset=500, remote_offset=9, user=5) as get,
-    ):
-        for turn in range(20):
-            r.local_bytes[:100] = noise(100, turn)
-            assert put.run().status is Status.OK
-            assert np.array_equal(r.remote_bytes[9:22], r.local_bytes[3:16])
-            get.run()
-            assert np.array_equal(r.local_bytes[500:513], r.local_bytes[3:16])
-        r.remote_bytes[9:22] = 1
-        get.post()
-        assert completions(r.queue, 1)["user"].tolist() == [5]
-        assert (r.local_bytes[500:513] == 1).all()
 
 
 def test_await_gives_the_completion_and_the_loop_turns_meanwhile(r, fake_cuda, monkeypatch):
@@ -218,15 +127,6 @@ def test_await_gives_the_completion_and_the_loop_turns_meanwhile(r, fake_cuda, m
     for i in range(10):
         at = slice(i * 1000, i * 1000 + 999)
         assert np.array_equal(r.remote_bytes[at], r.local_bytes[at])
-
-
-def test_a_waiter_that_sleeps_is_woken_by_the_stream(where, fake_cuda):
-    with rig(where, spin_us=0) as r:
-        fake_cuda.order("copy_us=20000")
-        r.local_bytes[:64] = 7
-        assert r.queue.write(*r.pair, size=64).wait(20).status is Status.OK
-        assert fake_cuda.calls("cuLaunchHostFunc") >= 1
-        assert (r.remote_bytes[:64] == 7).all()
 
 
 def test_the_fd_of_an_armed_queue_becomes_readable(r, fake_cuda):
