@@ -702,10 +702,17 @@ enum dg_nic_waiting {
 
 /* ring: `entries` CQEs of 64 bytes (a power of two, up to DG_NIC_CQES_MAX), aligned to 64, in memory
  * that this process's CPU can access for the CQ's whole life. Its owner writes the initial CQEs. The
- * NIC never waits for free CQEs. collapsed: every CQE is written to the ring's first place. */
+ * NIC never waits for free CQEs. collapsed: every CQE is written to the ring's first place. record:
+ * NULL, or the CQ's doorbell record of two big-endian words, of which the second arms it, in mlx5's
+ * format. When an armed CQ has a CQE that its owner has not seen, the NIC writes the 8 bytes `event` to
+ * event_fd, which must not block, and disarms the CQ by storing UINT32_MAX. */
 typedef struct dg_nic_cq_config {
 	void *ring;
 	uint32_t entries, collapsed;
+	uint32_t *record;
+	uint64_t event;
+	int32_t event_fd;
+	uint32_t reserved;
 } dg_nic_cq_config;
 
 /* send_ring: send_entries WQE basic blocks of 64 bytes; receive_ring: receive_entries of 16 *
@@ -717,14 +724,15 @@ typedef struct dg_nic_cq_config {
  * instead of the receive's memory, where the CPU can read the sender's bytes. own_rights: if its peer is
  * of this NIC, rkeys need the rights that lkeys need: for copies within a process. receives_of: NULL, or a
  * queue pair with a receive ring that this one, without receive entries, shares, with its record and CQ: a
- * message takes the next receive of the ring, whichever queue pair it arrives at. */
+ * message takes the next receive of the ring, whichever queue pair it arrives at. user_index: 24 bits, for
+ * the user index of its CQEs. */
 typedef struct dg_nic_qp_config {
 	void *send_ring, *receive_ring;
 	uint32_t send_entries, receive_entries, receive_sges, doorbell_mode;
 	uint32_t *record;
 	uint64_t *doorbell, *producer;
 	dg_nic_cq *send_cq, *receive_cq;
-	uint32_t pd, inline_receive, own_rights, reserved;
+	uint32_t pd, inline_receive, own_rights, user_index;
 	dg_nic_qp *receives_of;
 } dg_nic_qp_config;
 
@@ -749,6 +757,14 @@ typedef struct dg_nic_stats {
  * thread spins when idle, before it sleeps between passes (0 on one CPU). Errors: EOPNOTSUPP for
  * other providers, ENOMEM, EMFILE. */
 int dg_nic_open(dg_device *dev, uint64_t spin_ns, dg_nic **out);
+/* Like dg_nic_open(), for a NIC that is a part of one adapter of this user, which several processes have
+ * open: queue pair numbers are unique in all of its parts. Errors: EMFILE beyond DG_NIC_PARTS too. */
+int dg_nic_open_part(dg_device *dev, uint64_t spin_ns, dg_nic **out);
+enum { DG_NIC_PARTS = 256 };
+/* Stores the 16 bytes of the GID of the part that has this queue pair. */
+int dg_nic_part_gid(uint32_t qpn, uint8_t *gid);
+/* Makes one pass over all queue pairs in this thread, unless another thread makes one. */
+int dg_nic_progress(dg_nic *n);
 /* Closes the NIC and its keys and frees it: before its device is closed. Errors: EBUSY while CQs or
  * queue pairs are open. */
 int dg_nic_close(dg_nic *n);
@@ -774,7 +790,7 @@ int dg_nic_qp_open(dg_nic *n, const dg_nic_qp_config *cfg, dg_nic_qp **out);
 /* Changes the state: RESET to INIT to RTR to RTS; any to ERROR, which flushes the rings, or to RESET,
  * which sets all counts to 0 and waits for the bytes in flight. ERROR, and closing, wait up to .2 s until
  * the peer's NIC has taken the messages that are complete here. access: what the peer may do, taken
- * by INIT. peer: taken by RTR, otherwise NULL; that NIC must be open. Errors: EINVAL for another
+ * by INIT, and by RTR and RTS unless it is 0. peer: taken by RTR, otherwise NULL; that NIC must be open. Errors: EINVAL for another
  * change, ENOTCONN if there is no such NIC, and those of dg_region_import(). */
 int dg_nic_qp_modify(dg_nic_qp *qp, uint32_t state, const dg_nic_address *peer, uint32_t access);
 /* Sets what was left out at the opening, before RTR. Errors: EINVAL for a mode without its word, or

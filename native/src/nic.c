@@ -37,6 +37,8 @@ static bool pass(void *arg)
 		if (__builtin_expect(qp->peer != NULL, 0))
 			busy |= lose_peer(qp);
 	}
+	if (__builtin_expect(n->n_armable, 0))
+		busy |= dg_nic_cq_events(n);
 	return busy;
 }
 
@@ -50,7 +52,7 @@ static void release(struct dg_nic *n)
 	free(n);
 }
 
-int dg_nic_open(dg_device *dev, uint64_t spin_ns, dg_nic **out)
+static int open_nic(dg_device *dev, uint64_t spin_ns, bool is_part, dg_nic **out)
 {
 	*out = NULL;
 	TRY(dg_device_enter(dev));
@@ -64,6 +66,7 @@ int dg_nic_open(dg_device *dev, uint64_t spin_ns, dg_nic **out)
 		return dg_fail(ENOMEM, "out of memory for a NIC");
 	n->engine.dev = dev;
 	n->table_fd = -1;
+	n->is_part = is_part;
 	n->fork_generation = dev->fork_generation;
 	sem_init(&n->resolve, 0, 0);
 	int rc = dg_nic_table_open(n);
@@ -77,6 +80,24 @@ int dg_nic_open(dg_device *dev, uint64_t spin_ns, dg_nic **out)
 		release(n);
 	else
 		*out = n;
+	return rc;
+}
+
+int dg_nic_open(dg_device *dev, uint64_t spin_ns, dg_nic **out)
+{
+	return open_nic(dev, spin_ns, false, out);
+}
+
+int dg_nic_open_part(dg_device *dev, uint64_t spin_ns, dg_nic **out)
+{
+	return open_nic(dev, spin_ns, true, out);
+}
+
+int dg_nic_progress(dg_nic *n)
+{
+	const int rc = dg_nic_check_process(n);
+	if (!rc)
+		dg_poller_pass(&n->poller);
 	return rc;
 }
 

@@ -92,7 +92,12 @@ struct dg_nic_cq {
 	uint8_t *ring;
 	uint32_t number, entries, users;
 	bool collapsed;
-	uint64_t produced;
+	/* solicited, notified: `produced` behind the last CQE that asks for an event; at the last event. */
+	uint64_t produced, solicited, notified;
+	/* Events, unless record is NULL: dg_nic_cq_config. */
+	_Atomic uint32_t *record;
+	uint64_t event;
+	int event_fd;
 };
 
 struct dg_nic_qp {
@@ -132,6 +137,8 @@ struct dg_nic {
 	dg_region *table_region;
 	struct nic_table *table;
 	int table_fd;
+	bool is_part;
+	uint32_t part;
 	char table_file[256];
 	uint32_t fork_generation;
 	struct dg_nic_cq *cqs;
@@ -139,6 +146,7 @@ struct dg_nic {
 	struct nic_peer *peers;
 	struct nic_key keys[DG_NIC_KEYS];
 	uint32_t next_key, n_keys, opened_keys, next_qp, n_qps, next_cq;
+	uint32_t n_armable; /* CQs with a record */
 	uint32_t box_generations[DG_NIC_QPS];
 	pthread_t resolver;
 	bool resolver_runs;
@@ -229,12 +237,15 @@ uint32_t dg_nic_key_access(uint32_t access);
 /* nic_cq.c */
 struct nic_cqe {
 	uint8_t opcode, syndrome, send_opcode, n_inline;
+	bool solicited;
 	uint16_t index;
 	uint32_t immediate, bytes;
 	const uint8_t *data;
 };
 /* Writes a CQE, after everything that this thread stored before. */
 void dg_nic_cqe(struct dg_nic_qp *qp, struct dg_nic_cq *cq, const struct nic_cqe *e);
+/* Sends the events of armed CQs. Returns whether there were any. */
+bool dg_nic_cq_events(struct dg_nic *n);
 
 /* nic_peer.c */
 /* Finds the peer of a queue pair that goes to RTR. Called without the lock. */

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Completion queues: opening, closing, and writing their entries. */
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "nic.h"
 
@@ -19,7 +20,7 @@ void dg_nic_cqe(struct dg_nic_qp *qp, struct dg_nic_cq *cq, const struct nic_cqe
 	__builtin_prefetch(cq->ring + ((cq->produced + NIC_AHEAD) & (cq->entries - 1)) * 64, 1);
 	if (__builtin_expect(e->n_inline, 0))
 		memcpy(words, e->data, e->n_inline);
-	words[4] |= (uint64_t)e->immediate << 32;
+	words[4] |= (uint64_t)e->immediate << 32 | htobe32(qp->c.user_index);
 	words[5] = (uint64_t)htobe32(e->bytes) << 32;
 	words[6] = (uint64_t)e->syndrome << 56;
 	store_words(at, words, 7);
@@ -29,8 +30,42 @@ void dg_nic_cqe(struct dg_nic_qp *qp, struct dg_nic_cq *cq, const struct nic_cqe
 			      number | (uint64_t)htobe16(e->index) << 32 | op_own << 56,
 			      memory_order_release);
 	cq->produced++;
+	if (__builtin_expect(e->solicited || e->syndrome, 0))
+		cq->solicited = cq->produced;
 	qp->info.produced_cqes++;
 	qp->nic->cqes++;
+}
+
+/* What the arm word is while the CQ is not armed. mlx5's format has no such value: its two top bits are
+ * a count modulo 4 below two bits that are 0. */
+#define DISARMED UINT32_MAX
+
+/* Whether the CQ is armed and has a CQE behind those that its owner had seen when it armed it, which no
+ * earlier event was for: programs arm a CQ again before they poll what its event was for. The word: the
+ * owner's consumer index in 24 bits, and bit 24 if only solicited CQEs count. */
+static bool is_due(const struct dg_nic_cq *cq, uint32_t arm)
+{
+	const uint32_t word = be32toh(arm);
+	const uint64_t produced = word >> 24 & 1 ? cq->solicited : cq->produced;
+	const uint32_t ahead = (uint32_t)(produced - word) & 0xffffff;
+	return arm != DISARMED && produced > cq->notified && ahead && !(ahead >> 23);
+}
+
+bool dg_nic_cq_events(struct dg_nic *n)
+{
+	bool any = false;
+	for (struct dg_nic_cq *cq = n->cqs; cq; cq = cq->next) {
+		uint32_t arm = cq->record ? atomic_load_explicit(&cq->record[1], memory_order_acquire) : 0;
+		/* An exchange: the owner may be arming the CQ again. */
+		if (!cq->record || !is_due(cq, arm) ||
+		    !atomic_compare_exchange_strong_explicit(&cq->record[1], &arm, DISARMED,
+							     memory_order_acq_rel, memory_order_relaxed))
+			continue;
+		cq->notified = cq->produced;
+		/* Full: its owner has thousands of events that it has not read. */
+		any = write(cq->event_fd, &cq->event, sizeof cq->event) > 0 || any;
+	}
+	return any;
 }
 
 static int check_config(const dg_nic_cq_config *cfg)
@@ -42,6 +77,10 @@ static int check_config(const dg_nic_cq_config *cfg)
 	if (!cfg->entries || cfg->entries & (cfg->entries - 1) || cfg->entries > DG_NIC_CQES_MAX)
 		return dg_fail(EINVAL, "a CQ has %u entries; it is a power of two up to %d",
 			       cfg->entries, DG_NIC_CQES_MAX);
+	if ((uintptr_t)cfg->record % 4)
+		return dg_fail(EINVAL, "the doorbell record of a CQ is at %p; it needs an address that is "
+				       "a multiple of 4",
+			       (void *)cfg->record);
 	return 0;
 }
 
@@ -60,7 +99,13 @@ int dg_nic_cq_open(dg_nic *n, const dg_nic_cq_config *cfg, dg_nic_cq **out)
 	cq->ring = cfg->ring;
 	cq->entries = cfg->entries;
 	cq->collapsed = cfg->collapsed;
+	cq->record = (_Atomic uint32_t *)cfg->record;
+	cq->event = cfg->event;
+	cq->event_fd = cfg->event_fd;
+	if (cq->record)
+		atomic_store_explicit(&cq->record[1], DISARMED, memory_order_relaxed);
 	dg_poller_lock(&n->poller);
+	n->n_armable += cq->record != NULL;
 	cq->number = ++n->next_cq & 0xffffff;
 	cq->next = n->cqs;
 	n->cqs = cq;
@@ -87,7 +132,7 @@ int dg_nic_cq_restart(dg_nic_cq *cq)
 			rc = dg_fail(EBUSY, "CQ %u is used by queue pair %u: reset that first",
 				     cq->number, qp->qpn);
 	if (!rc)
-		cq->produced = 0;
+		cq->produced = cq->solicited = cq->notified = 0;
 	dg_poller_unlock(&n->poller);
 	return rc;
 }
@@ -102,8 +147,10 @@ int dg_nic_cq_close(dg_nic_cq *cq)
 	struct dg_nic_cq **at = &n->cqs;
 	while (*at != cq)
 		at = &(*at)->next;
-	if (!users)
+	if (!users) {
 		*at = cq->next;
+		n->n_armable -= cq->record != NULL;
+	}
 	dg_poller_unlock(&n->poller);
 	if (users)
 		return dg_fail(EBUSY, "CQ %u is used by %u queue pairs: close them first", cq->number,

@@ -128,6 +128,7 @@ int dg_nic_two_sided(struct dg_nic_qp *qp, struct nic_entry *e)
 						     : CQE_SEND_IMM,
 		.immediate = w->opcode == WQE_SEND ? 0 : w->immediate,
 		.bytes = w->total,
+		.solicited = !!(w->flags & WQE_SOLICITED),
 	};
 	return w->opcode == WQE_WRITE_IMM ? dg_nic_one_sided(qp, e, DG_NIC_REMOTE_WRITE) : send(qp, e);
 }

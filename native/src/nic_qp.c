@@ -126,8 +126,9 @@ static int add(struct dg_nic *n, struct dg_nic_qp *qp)
 		return rc;
 	/* 24 bits, and not one of mlx5's special numbers 0 and 1. */
 	uint32_t *generation = &n->box_generations[index];
-	*generation = *generation % ((1u << (24 - NIC_QP_BITS)) - 1) + 1;
-	qp->qpn = *generation << NIC_QP_BITS | index;
+	const uint32_t bits = (n->is_part ? NIC_PART_SHIFT : 24) - NIC_QP_BITS;
+	*generation = *generation % ((1u << bits) - 1) + 1;
+	qp->qpn = n->part << NIC_PART_SHIFT | *generation << NIC_QP_BITS | index;
 	qp->info.qpn = qp->qpn;
 	qp->box = &n->table->boxes[index];
 	write_box(qp);
@@ -294,7 +295,7 @@ static int change(struct dg_nic_qp *qp, uint32_t to, const dg_nic_address *peer,
 	if (to == DG_NIC_ERROR)
 		let_peer_take(qp);
 	dg_poller_lock(&n->poller);
-	if (to == DG_NIC_INIT)
+	if (to == DG_NIC_INIT || (access && to <= DG_NIC_RTS))
 		qp->access = access;
 	if (to == DG_NIC_RTR)
 		qp->address = *peer;

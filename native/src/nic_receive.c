@@ -80,6 +80,7 @@ static void receive_one(struct dg_nic_qp *qp, const struct nic_message *m)
 		.bytes = (uint32_t)m->bytes,
 		.n_inline = (uint8_t)m->n_inline,
 		.data = m->data,
+		.solicited = m->solicited,
 	};
 	const bool valid = m->opcode >= CQE_WRITE_IMM && m->opcode <= CQE_SEND_IMM &&
 			   m->n_inline <= NIC_INLINE && m->bytes <= WQE_MESSAGE_MAX;

@@ -33,7 +33,6 @@ static int add_use(struct nic_table *table)
 	if (!u)
 		return dg_fail(ENOMEM, "out of memory for a NIC");
 	*u = (struct use){.table = table, .refs = 1};
-	memcpy(u->gid, table->gid, sizeof u->gid);
 	dg_share_lock();
 	u->next = uses;
 	uses = u;
@@ -72,13 +71,33 @@ void dg_nic_table_drop(const struct nic_table *t)
 	}
 }
 
-/* A GID of the link-local form, with 64 random bits. */
+/* Stores a GID of the link-local form, with 64 random bits. */
 static int make_gid(uint8_t gid[16])
 {
 	memset(gid, 0, 16);
 	gid[0] = 0xfe;
 	gid[1] = 0x80;
 	return getrandom(gid + 8, 8, 0) == 8 ? 0 : dg_fail_errno("cannot make a NIC's GID");
+}
+
+int dg_nic_part_gid(uint32_t qpn, uint8_t *gid)
+{
+	static const uint8_t parts[16] = {0xfe, 0x80, [8] = 'd', 'g', 'k', 'i', 't'};
+	memcpy(gid, parts, sizeof parts);
+	gid[15] = (uint8_t)(qpn >> NIC_PART_SHIFT);
+	return 0;
+}
+
+/* Gives the NIC this GID, under which NICs of this process find its table. */
+static void set_gid(struct dg_nic *n, const uint8_t gid[16])
+{
+	dg_share_lock();
+	struct use *u = uses;
+	while (u->table != n->table)
+		u = u->next;
+	memcpy(u->gid, gid, sizeof u->gid);
+	memcpy(n->table->gid, gid, sizeof u->gid);
+	dg_share_unlock();
 }
 
 static int map_table(struct dg_nic *n)
@@ -92,8 +111,6 @@ static int map_table(struct dg_nic *n)
 		return dg_fail_errno("cannot map the memory of a NIC");
 	n->table = at;
 	int rc = dg_nic_table_reserve(n, at, offsetof(struct nic_table, keys));
-	if (!rc)
-		rc = make_gid(n->table->gid);
 	if (!rc)
 		rc = add_use(n->table);
 	if (rc) {
@@ -156,29 +173,53 @@ static void sweep(const char *file)
 		closedir(d);
 }
 
+/* Chooses a GID, and gives the file `draft` the name that leads to it. The name of a part of an adapter is
+ * taken by whoever links it first. */
+static int link_draft(struct dg_nic *n, const char *draft)
+{
+	uint8_t gid[16];
+	char path[sizeof n->table_file];
+	for (n->part = 0; n->part < DG_NIC_PARTS; n->part++) {
+		int rc = n->is_part ? dg_nic_part_gid(n->part << NIC_PART_SHIFT, gid) : make_gid(gid);
+		if (!rc)
+			rc = dg_nic_table_path(gid, path, sizeof path);
+		if (rc)
+			return rc;
+		set_gid(n, gid); /* before another process can read it */
+		if (!link(draft, path)) {
+			memcpy(n->table_file, path, sizeof path);
+			return 0;
+		}
+		if (errno != EEXIST)
+			return dg_fail_errno("cannot create %s", path);
+	}
+	return dg_fail(EMFILE, "%d processes have this adapter open, which is the maximum", DG_NIC_PARTS);
+}
+
 /* Writes the descriptor of the table to its file, whole or not at all. */
 static int publish(struct dg_nic *n)
 {
+	static atomic_uint drafts;
 	uint8_t descriptor[DG_DESCRIPTOR_MAX];
-	char draft[sizeof n->table_file + 8];
+	char path[sizeof n->table_file], draft[sizeof path + 32];
 	const int length = dg_region_export(n->table_region, DG_ACCESS_READ, descriptor,
 					    sizeof descriptor);
 	if (length < 0)
 		return length;
-	const int rc = dg_nic_table_path(n->table->gid, n->table_file, sizeof n->table_file);
+	int rc = dg_nic_table_path(n->table->gid, path, sizeof path);
 	if (rc)
 		return rc;
-	sweep(n->table_file);
-	snprintf(draft, sizeof draft, "%s.new", n->table_file);
+	sweep(path);
+	snprintf(draft, sizeof draft, "%s.%d.%u", path, getpid(), atomic_fetch_add(&drafts, 1));
+	unlink(draft); /* of a process that had this id and was killed */
 	const int fd = open(draft, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (fd < 0)
 		return dg_fail_errno("cannot create %s", draft);
 	const bool written = write(fd, descriptor, (size_t)length) == length;
 	close(fd);
-	if (written && !rename(draft, n->table_file))
-		return 0;
+	rc = written ? link_draft(n, draft) : dg_fail_errno("cannot write %s", draft);
 	unlink(draft);
-	return dg_fail_errno("cannot write %s", n->table_file);
+	return rc;
 }
 
 int dg_nic_table_open(struct dg_nic *n)

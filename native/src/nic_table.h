@@ -56,10 +56,11 @@ struct nic_receive {
 	} segments[DG_NIC_SGES];
 };
 
-/* What the sender tells the receiver. opcode: of the receiver's CQE. data: the first n_inline
- * bytes. */
+/* What the sender tells the receiver. opcode: of the receiver's CQE. solicited: whether the sender asks
+ * for an event. data: the first n_inline bytes. */
 struct nic_message {
-	uint32_t opcode, immediate, syndrome, n_inline;
+	uint32_t opcode, immediate, syndrome;
+	uint16_t n_inline, solicited;
 	uint64_t bytes;
 	uint8_t data[NIC_INLINE];
 };
@@ -87,10 +88,12 @@ struct nic_table {
 	_Alignas(4096) struct nic_box boxes[DG_NIC_QPS];
 };
 
-/* A key is index << 8 | generation, a queue pair number generation << 10 | index. The first keys and
- * numbers are left out, as they are reserved by mlx5. */
-enum { NIC_FIRST_KEY = 16, NIC_QP_BITS = 10 };
+/* A key is index << 8 | generation, a queue pair number generation << 10 | index, in a part of an adapter
+ * part << 16 | generation << 10 | index. The first keys and numbers are left out, as they are reserved by
+ * mlx5. */
+enum { NIC_FIRST_KEY = 16, NIC_QP_BITS = 10, NIC_PART_SHIFT = 16 };
 _Static_assert(1 << NIC_QP_BITS == DG_NIC_QPS, "a queue pair number has the index of a box");
+_Static_assert(DG_NIC_PARTS == 1 << (24 - NIC_PART_SHIFT), "a queue pair number has the number of a part");
 
 static inline uint32_t key_index(uint32_t key)
 {

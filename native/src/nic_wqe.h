@@ -25,8 +25,8 @@ enum {
 	WQE_MASKED_FA = 0x15,
 	WQE_DUMP = 0x23
 };
-/* Bits of fm_ce_se: a fence in bits 7 to 5, a CQE wanted in bits 3 and 2. */
-enum { WQE_FENCE = 0xe0, WQE_CQE = 0x08 };
+/* Bits of fm_ce_se: a fence in bits 7 to 5, a CQE wanted in bits 3 and 2, an event at the receiver in 1. */
+enum { WQE_FENCE = 0xe0, WQE_CQE = 0x08, WQE_SOLICITED = 0x02 };
 enum { WQE_BLOCK = 64, WQE_SEGMENT = 16, WQE_SEGMENTS_MAX = 63, WQE_BLOCKS_MAX = 16 };
 #define WQE_INLINE 0x80000000u
 #define WQE_MESSAGE_MAX 0x80000000u /* bytes; a data segment with length 0 has as many */

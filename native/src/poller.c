@@ -112,6 +112,15 @@ void dg_poller_unlock(struct dg_poller *p)
 	pthread_mutex_unlock(&p->lock);
 }
 
+bool dg_poller_pass(struct dg_poller *p)
+{
+	if (pthread_mutex_trylock(&p->lock))
+		return false;
+	const bool busy = p->pass(p->arg);
+	pthread_mutex_unlock(&p->lock);
+	return busy;
+}
+
 void dg_poller_stop(struct dg_poller *p)
 {
 	atomic_store_explicit(&p->stop, 1, memory_order_release);

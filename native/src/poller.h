@@ -37,6 +37,8 @@ int dg_poller_start(struct dg_poller *p, const char *name, uint64_t spin_ns,
 /* Acquires the lock, which the thread releases between two passes. */
 void dg_poller_lock(struct dg_poller *p);
 void dg_poller_unlock(struct dg_poller *p);
+/* Makes a pass in the calling thread, unless another one has the lock. Returns whether it did anything. */
+bool dg_poller_pass(struct dg_poller *p);
 /* Tells the thread to end; may be called with the lock held. */
 void dg_poller_stop(struct dg_poller *p);
 /* Waits for the end of the thread; called without the lock. */

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The software NIC within one process: entries of every kind, right and wrong. */
+#include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 
 #include "nic.h"
@@ -1059,6 +1061,95 @@ TEST(a_nic_that_is_closed_while_another_connects_harms_it_not)
 			CHECK_EQ(dg_nic_qp_modify(p.a.qp, DG_NIC_RTS, NULL, 0), 0);
 	}
 	pair_close(&p);
+}
+
+static uint64_t passes(dg_nic *n)
+{
+	dg_nic_stats s;
+
+	CHECK_EQ(dg_nic_stats_get(n, &s), 0);
+	return s.passes;
+}
+
+TEST(an_armed_cq_sends_one_event_for_a_cqe)
+{
+	struct pair p;
+	struct program c;
+	struct pollfd readable;
+	uint32_t record[2];
+	uint64_t event, before;
+	int fds[2];
+
+	pair_open(&p, DG_NIC_PROXY);
+	program_open(&c, p.nic, DG_NIC_PROXY, SENDS, CQES);
+	CHECK_EQ(dg_nic_qp_close(c.qp), 0);
+	CHECK_EQ(dg_nic_cq_close(c.send_cq), 0);
+	CHECK_EQ(pipe2(fds, O_NONBLOCK | O_CLOEXEC), 0);
+	readable = (struct pollfd){ .fd = fds[0], .events = POLLIN };
+	const dg_nic_cq_config config = {
+		.ring = c.cqes, .entries = CQES, .record = record, .event = 99, .event_fd = fds[1]
+	};
+	CHECK_EQ(dg_nic_cq_open(p.nic, &config, &c.send_cq), 0);
+	c.c.send_cq = c.send_cq;
+	c.c.user_index = 0x123456;
+	CHECK_EQ(dg_nic_qp_open(p.nic, &c.c, &c.qp), 0);
+	c.qpn = qp_info(&c).qpn;
+	const dg_nic_address to = address_of(&p.b);
+	program_connect(&c, &to);
+	for (uint16_t i = 0; i < 3; i++) {
+		put_short(&c, WQE_NOP, WQE_CQE);
+		ring(&c);
+		check_done(&c, i);
+		CHECK_EQ(be32_at(c.cqes + i * 64 + 32), 0x123456);
+		/* The owner has seen i CQEs; it arms twice before it polls, as programs do. */
+		for (int again = 0; again < 2; again++) {
+			atomic_store((_Atomic uint32_t *)&record[1], htobe32(i));
+			before = passes(p.nic);
+			while (passes(p.nic) < before + 2)
+				;
+			CHECK_EQ(poll(&readable, 1, 0), again ? 0 : 1);
+			CHECK_EQ(read(fds[0], &event, sizeof(event)), again ? -1 : 8);
+			CHECK_EQ(event, 99);
+		}
+		CHECK_EQ(record[1], htobe32(i)); /* still armed */
+	}
+	program_close(&c);
+	close(fds[0]);
+	close(fds[1]);
+	pair_close(&p);
+}
+
+TEST(parts_of_an_adapter_have_numbers_of_their_own)
+{
+	dg_device *dev = device_spinning(0);
+	struct program a, b;
+	uint8_t gid[16], theirs[16];
+	dg_nic *parts[2];
+
+	for (int again = 0; again < 3; again++) {
+		CHECK_EQ(dg_nic_open_part(dev, 0, &parts[0]), 0);
+		CHECK_EQ(dg_nic_open_part(dev, 0, &parts[1]), 0);
+		program_open(&a, parts[0], DG_NIC_RECORD, SENDS, CQES);
+		program_open(&b, parts[1], DG_NIC_RECORD, SENDS, CQES);
+		CHECK(a.qpn != b.qpn);
+		CHECK_EQ(dg_nic_part_gid(b.qpn, gid), 0);
+		CHECK_EQ(dg_nic_gid_get(parts[1], theirs), 0);
+		CHECK(!memcmp(gid, theirs, 16));
+		const dg_nic_address to_a = address_of(&a), to_b = address_of(&b);
+		program_connect(&a, &to_b);
+		program_connect(&b, &to_a);
+		put_short(&a, WQE_SEND, WQE_CQE);
+		put_receive(&b, NULL, 0, 0);
+		ring(&a);
+		CHECK_EQ(dg_nic_progress(parts[0]), 0);
+		check_done(&a, 0);
+		CHECK_EQ(wait_receive(&b).opcode, CQE_SEND);
+		program_close(&a);
+		program_close(&b);
+		CHECK_EQ(dg_nic_close(parts[0]), 0);
+		CHECK_EQ(dg_nic_close(parts[1]), 0);
+	}
+	CHECK_EQ(dg_device_close(dev, PATIENCE), 0);
 }
 
 TEST(gpu_memory_is_reached_by_the_provider)
