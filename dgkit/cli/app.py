@@ -38,6 +38,7 @@ _COMMANDS = {
     "testbed": "Run a virtual host and a virtual Arm DPU.",
     "softdoca": "Build and run DOCA programs without a BlueField.",
     "nccl": "Run puts and signals of NCCL's kernels with dgkit.",
+    "mlx5": "Run RDMA programs with a ConnectX adapter in software.",
     "teach": "Make and check graded labs.",
 }
 _EXAMPLES = """\

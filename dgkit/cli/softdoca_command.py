@@ -5,17 +5,15 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
-import signal
-import sys
 from pathlib import Path
-from typing import NoReturn
 
 import click
 
 from ..files import installed_softdoca
 from .console import print_json, say
 from .options import as_json
-from .softdoca_trace import compare, not_run, record
+from .run_program import become
+from .softdoca_trace import compare, record
 
 _side = click.option(
     "--side",
@@ -117,10 +115,7 @@ def run(side: str, devices: str | None, faults: str | None, command: tuple[str, 
         environment["SOFTDOCA_DEVICES"] = devices
     if faults is not None:
         environment["SOFTDOCA_FAULTS"] = faults
-    try:
-        _become(command, environment)
-    except OSError as exc:
-        return not_run(exc, command[0])
+    return become(command, environment)
 
 
 @softdoca.command(short_help="Copy the sources of the samples to a folder.")
@@ -210,11 +205,3 @@ def _environment(home: Path, side: str, api: str = "3.0") -> dict[str, str]:
         for name, path in _paths(home, api).items()
     }
     return {**paths, "DOCA_SDK_LIB_PATH": _sdk(home), "SOFTDOCA_SIDE": side}
-
-
-def _become(command: tuple[str, ...], environment: dict[str, str]) -> NoReturn:
-    """Replace this process with the program; raise OSError if that fails."""
-    sys.stdout.flush()
-    for name in ("SIGPIPE", "SIGXFSZ"):  # Python ignores them, and exec would inherit that
-        signal.signal(getattr(signal, name), signal.SIG_DFL)
-    os.execvpe(command[0], command, environment)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,12 +11,11 @@ import click
 from .console import print_json, say
 from .exit_codes import FAILED, OK
 from .options import as_json
+from .run_program import not_run
 
 if TYPE_CHECKING:
     from ..doca_trace import Comparison
     from ..doca_trace.comparison import Replayed
-
-NOT_EXECUTABLE, NOT_FOUND = 126, 127  # as a shell returns (POSIX, "Exit Status for Commands")
 _MOST_SHOWN = 50  # differences of a trace on the terminal
 
 
@@ -135,19 +132,3 @@ def _print(trace: Replayed) -> None:
     if count > _MOST_SHOWN:
         click.echo(f"  and {count - _MOST_SHOWN} more; --json lists all")
     click.echo(f"  {count} differences" if count else "  no difference")
-
-
-def not_run(error: OSError, program: str) -> int:
-    """Print why a program was not run; return the exit code."""
-    say(f"dgkit: {program}: {_why(error, program)}")
-    return NOT_FOUND if error.errno == errno.ENOENT else NOT_EXECUTABLE
-
-
-def _why(error: OSError, program: str) -> str:
-    if error.errno == errno.ENOENT:
-        on_path = os.sep not in program  # only PATH was searched, not this folder
-        hint = f" on PATH; did you mean ./{program}?" if on_path and Path(program).is_file() else ""
-        return f"no such program{hint}"
-    if error.errno == errno.ENOEXEC:
-        return "not a program for this machine"
-    return os.strerror(error.errno or 0)

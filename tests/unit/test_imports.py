@@ -49,6 +49,7 @@ ALLOWED = {
     "live_set": set(),
     "unique": set(),
     "nccl": {"dma", "files", "html_cards", "units"},
+    "software_adapter": {"errors", "files", "runtime_folder"},
     "html_cards": {"types", "units"},
     "dma": _BASE | {"_native"},
     "memory": _BASE,
@@ -69,7 +70,7 @@ ALLOWED = {
     "jupyter": _BASE | {"doctor", "gpu_initiated", "memory", "report", "session", "widgets"},
     "cli": _BOTTOM
     | {"__init__", "_version", "agent", "doca", "doca_trace", "doctor", "fleet", "gpu_initiated"}
-    | {"nccl", "runtime_folder", "session", "teach", "testbed"},
+    | {"nccl", "runtime_folder", "session", "software_adapter", "teach", "testbed"},
     "__init__": _BASE
     | {"_version", "dma", "doctor", "fleet", "jupyter", "memory", "report", "session", "widgets"},
     "__main__": {"cli"},
@@ -92,6 +93,7 @@ ONLY = {
     # and the capsules of DLPack
     "ctypes": {
         "doca_trace/",  # calls each function of libdoca by its description
+        "software_adapter.py",
         "doctor/collect/probes.py",
         "doctor/experiments/program.py",
         "memory/cuda.py",

@@ -87,6 +87,7 @@ PROGRAMS: dict[str, tuple[Callable[[], bool], str]] = {
     ),
     "RDMA libraries": (_has_rdma, "libibverbs1 librdmacm1 ibverbs-providers"),
     "pyverbs": (_has_pyverbs, "python3-pyverbs"),
+    "ibverbs-utils": (lambda: bool(shutil.which("ibv_rc_pingpong")), "ibverbs-utils"),
     "perftest": (lambda: bool(shutil.which("ib_write_lat")), "perftest"),
     "make, pkg-config": (
         lambda: bool(shutil.which("make") and shutil.which("pkg-config")),

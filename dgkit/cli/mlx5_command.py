@@ -1,0 +1,70 @@
+"""`dgkit mlx5`: programs of rdma-core with an adapter in software."""
+
+from __future__ import annotations
+
+import os
+import shlex
+
+import click
+
+from .. import software_adapter as adapter
+from .console import print_json
+from .exit_codes import OK
+from .options import as_json
+from .run_program import become
+
+
+@click.group(short_help="Run RDMA programs with a ConnectX adapter in software.")
+def mlx5() -> None:
+    """Run unmodified programs of libibverbs and libmlx5 with a ConnectX adapter in software.
+
+    It needs no adapter, kernel module or root. Programs of one user on one machine reach each other
+    by reliable connections (RC). Libraries are those of the distribution: rdma-core 44 was tried.
+
+    \b
+    Examples:
+      dgkit mlx5 run -- ibv_devinfo
+      dgkit mlx5 run -- ib_write_bw -x 0                # the server
+      dgkit mlx5 run -- ib_write_bw -x 0 127.0.0.1      # in another shell: the client
+    """
+
+
+@mlx5.command(
+    context_settings={"allow_interspersed_args": False}, short_help="Run a program with it."
+)
+@click.argument("command", metavar="-- PROGRAM [ARGS]...", nargs=-1, type=click.UNPROCESSED)
+def run(command: tuple[str, ...]) -> int:
+    """Run a program that sees the adapter mlx5_0.
+
+    Not reached: programs that are linked statically or run as another user (setuid). The exit code
+    is the program's; 127 if there is no such program, 126 if it cannot be run.
+
+    \b
+    Examples:
+      dgkit mlx5 run -- ib_send_lat -x 0 &
+      dgkit mlx5 run -- ib_send_lat -x 0 127.0.0.1
+      dgkit mlx5 run -- ibv_rc_pingpong -g 0 -c         # -g 0 and -x 0: RoCE, by GID 0
+    """
+    if not command:
+        raise click.UsageError("no program given: put it after --")
+    return become(command, os.environ | adapter.environment())
+
+
+@mlx5.command(short_help="Print the environment with which programs see it.")
+@as_json
+def env(json_: bool) -> int:
+    """Print shell commands that set the environment with which programs see the adapter.
+
+    \b
+    Example:
+      eval "$(dgkit mlx5 env)" && ibv_devinfo
+    """
+    environment = adapter.environment()
+    if json_:
+        print_json({"device": adapter.DEVICE, "environment": environment})
+        return OK
+    click.echo("# Programs of rdma-core: with a ConnectX adapter in software, within this machine.")
+    click.echo('# In a shell: eval "$(dgkit mlx5 env)"')
+    for name, value in environment.items():
+        click.echo(f"export {name}={shlex.quote(value)}")
+    return OK

@@ -1,0 +1,120 @@
+"""A ConnectX adapter in software, for programs that use rdma-core's libibverbs and libmlx5.
+
+The libraries are the distribution's. What they read of an adapter in /sys is in a folder of ours,
+and what they ask of the kernel is answered by a library that is preloaded (native/mlx5).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+from pathlib import Path
+
+from .errors import DeviceUnavailable
+from .files import beside_core
+from .runtime_folder import runtime_dir
+
+DEVICE = "mlx5_0"
+GID = "0000:0000:0000:0000:0000:ffff:7f00:0001"  # RoCE v2 of 127.0.0.1
+
+_PCI = "devices/pci00ff:00/00ff:03:00.0"
+_GUID = "0200:0000:0000:0001"
+_MODALIAS = "pci:v000015B3d00001021sv000015B3sd00000041bc02sc00i00"
+_FILES = {
+    "class/infiniband_verbs/abi_version": "6",
+    f"{_PCI}/vendor": "0x15b3",
+    f"{_PCI}/device": "0x1021",
+    f"{_PCI}/subsystem_vendor": "0x15b3",
+    f"{_PCI}/subsystem_device": "0x0041",
+    f"{_PCI}/class": "0x020000",
+    f"{_PCI}/modalias": _MODALIAS,
+    f"{_PCI}/numa_node": "0",
+    f"{_PCI}/infiniband_verbs/uverbs0/abi_version": "1",
+    f"{_PCI}/infiniband_verbs/uverbs0/dev": "1:5",  # of /dev/zero, which the library opens
+    f"{_PCI}/infiniband_verbs/uverbs0/ibdev": DEVICE,
+    f"{_PCI}/infiniband/{DEVICE}/node_guid": _GUID,
+    f"{_PCI}/infiniband/{DEVICE}/sys_image_guid": _GUID,
+    f"{_PCI}/infiniband/{DEVICE}/node_type": "1: CA",
+    f"{_PCI}/infiniband/{DEVICE}/fw_ver": "28.43.1000",
+    f"{_PCI}/infiniband/{DEVICE}/board_id": "MT_0000000838",
+    f"{_PCI}/infiniband/{DEVICE}/hca_type": "MT4129",
+    f"{_PCI}/infiniband/{DEVICE}/node_desc": "dgkit software adapter",
+    f"{_PCI}/infiniband/{DEVICE}/ports/1/gids/0": GID,
+    f"{_PCI}/infiniband/{DEVICE}/ports/1/gid_attrs/types/0": "RoCE v2",
+    f"{_PCI}/infiniband/{DEVICE}/ports/1/gid_attrs/ndevs/0": "lo",
+    f"{_PCI}/infiniband/{DEVICE}/ports/1/pkeys/0": "0xffff",
+    f"{_PCI}/infiniband/{DEVICE}/ports/1/link_layer": "Ethernet",
+    f"{_PCI}/infiniband/{DEVICE}/ports/1/state": "4: ACTIVE",
+    f"{_PCI}/infiniband/{DEVICE}/ports/1/phys_state": "5: LinkUp",
+    f"{_PCI}/infiniband/{DEVICE}/ports/1/rate": "400 Gb/sec (4X NDR)",
+    f"{_PCI}/infiniband/{DEVICE}/ports/1/lid": "0x0",
+}
+_LINKS = {
+    f"{_PCI}/infiniband/{DEVICE}/device": "../../../00ff:03:00.0",
+    f"{_PCI}/infiniband_verbs/uverbs0/device": "../../../00ff:03:00.0",
+    f"class/infiniband/{DEVICE}": f"../../{_PCI}/infiniband/{DEVICE}",
+    "class/infiniband_verbs/uverbs0": f"../../{_PCI}/infiniband_verbs/uverbs0",
+}
+
+
+def library_path() -> Path:
+    """Return the path of the library that is preloaded.
+
+    Raises:
+        FileNotFoundError: It is not installed.
+    """
+    path = beside_core("_mlx5") / "libdgkit-mlx5.so"
+    if not path.exists():
+        raise FileNotFoundError(
+            f"{path} is not installed: `pip install .` builds it, with headers of Linux 5.9 on"
+        )
+    return path
+
+
+def environment() -> dict[str, str]:
+    """Return the environment variables with which a program sees the adapter.
+
+    The sysfs tree is written into the runtime folder.
+
+    Raises:
+        DeviceUnavailable: libibverbs or libmlx5 is not installed.
+        FileNotFoundError: The library is not installed.
+    """
+    for name in ("libibverbs.so.1", "libmlx5.so.1"):
+        try:
+            ctypes.CDLL(name)
+        except OSError as exc:
+            raise DeviceUnavailable(
+                errno.ENODEV,
+                f"{name} is not installed, which programs for RDMA use. Install rdma-core: "
+                "`apt install ibverbs-providers` (Debian, Ubuntu) or `dnf install libibverbs` "
+                "(Fedora, RHEL); perftest has ib_write_bw",
+            ) from exc
+    preloaded = filter(None, (str(library_path()), os.environ.get("LD_PRELOAD")))
+    return {
+        "LD_PRELOAD": ":".join(preloaded),
+        "SYSFS_PATH": str(_write_sysfs()),
+        "IBV_DRIVERS": "mlx5",
+    }
+
+
+def _write_sysfs() -> Path:
+    """Write the sysfs tree, or what is missing of it; return its folder."""
+    folder = runtime_dir() / "mlx5-sysfs"
+    for name, text in _FILES.items():
+        path = folder / name
+        if path.exists():
+            continue
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft = path.with_name(f".{path.name}.{os.getpid()}")
+        draft.write_text(f"{text}\n")
+        draft.rename(path)  # another process may be reading, or doing the same
+    for name, target in _LINKS.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            path.symlink_to(target)
+        except FileExistsError:
+            continue
+    return folder

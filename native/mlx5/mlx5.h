@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One ConnectX adapter in software, for programs that use the libibverbs and libmlx5 of rdma-core.
+ *
+ * libmlx5 writes work queue entries and doorbell records into memory of the program, where the NIC of
+ * the core (src/nic.h) finds them. What it asks of the kernel, by write(2) and ioctl(2) on
+ * /dev/infiniband/uverbs0, is answered here, in the process itself.
+ *
+ * Calls go down only:
+ *
+ *	preload.c         the system calls of the program; which descriptors belong to the adapter; events
+ *	uverbs.c          write(2) and ioctl(2): headers, lengths and addresses, as ib_uverbs checks them
+ *	uverbs_context.c  commands about the device, the port, a context
+ *	uverbs_qp.c       commands about queue pairs
+ *	uverbs_object.c   handles; commands about protection domains, memory regions, CQs
+ *	pages.c           registered memory: checks; pages shared with the adapter's other processes
+ *
+ * All processes of a user see the same adapter: a NIC each, which are parts of one (dg_nic_open_part()).
+ * A child after fork() has no adapter: its commands fail with EIO. One lock guards everything here; the
+ * NIC has its own.
+ */
+#ifndef DG_MLX5_H
+#define DG_MLX5_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <rdma/ib_user_verbs.h>
+#include <rdma/mlx5-abi.h>
+
+#include "dgkit.h"
+
+enum {
+	MAX_FDS = 65536,
+	MAX_OBJECTS = 32768,
+	MAX_CQS = 8192,
+	MAX_PDS = 8192,
+	MAX_QP_RD_ATOM = 16,
+};
+
+/* An open descriptor of the device. async_fd: where asynchronous events would be written. */
+struct context {
+	int fd, async_fd;
+	bool is_open; /* GET_CONTEXT was called */
+};
+
+/* A completion channel: a pipe whose reading end is the program's. users: the descriptor, and CQs. */
+struct channel {
+	int write_fd;
+	uint32_t users;
+};
+
+enum kind { KIND_NONE, KIND_PD, KIND_MR, KIND_CQ, KIND_QP };
+
+/* What a handle of the program names. users: objects that depend on it. */
+struct object {
+	enum kind kind;
+	uint32_t handle, users;
+	struct context *context;
+};
+
+struct mr {
+	struct object o;
+	struct object *pd;
+	dg_region *region;
+	uint64_t start, length, address; /* address: of the first byte in entries */
+	uint32_t access, key;
+	struct pages *pages;
+};
+
+struct cq {
+	struct object o;
+	dg_nic_cq *nic_cq;
+	struct channel *channel; /* NULL: no events */
+	uint64_t event, user_handle; /* event: what the NIC writes; user_handle: what the program reads */
+	uint32_t reported;
+};
+
+struct qp {
+	struct object o;
+	struct object *pd;
+	struct cq *send_cq, *receive_cq;
+	dg_nic_qp *nic_qp;
+	struct ib_uverbs_query_qp_resp attributes;
+};
+
+/* A command. in, driver: copies of what the program gave, with zeros behind; out: what it gets. */
+struct call {
+	struct context *context;
+	_Alignas(8) uint8_t in[512], driver[256], out[512];
+	size_t out_size;
+};
+
+/* preload.c */
+/* Returns the channel with this descriptor, or NULL. */
+struct channel *dg_mlx5_channel(int fd);
+/* Makes a pipe: the program's end, and ours, which does not block. Returns 0 or a negative errno. */
+int dg_mlx5_pipe(int fds[2]);
+/* Makes a completion channel, and returns its descriptor or a negative errno. */
+int dg_mlx5_channel_open(void);
+void dg_mlx5_channel_put(struct channel *c);
+
+/* uverbs.c: run with the lock held, and return 0 or a negative errno. */
+int dg_mlx5_write(struct context *x, const void *command, size_t size);
+int dg_mlx5_ioctl(const void *request);
+
+/* uverbs_context.c */
+/* Return the NIC of this process and its device, or NULL before the first context. */
+dg_nic *dg_mlx5_nic(void);
+dg_device *dg_mlx5_device(void);
+void dg_mlx5_close_nic(void);
+int dg_mlx5_get_context(struct call *c);
+int dg_mlx5_query_device(struct call *c);
+int dg_mlx5_query_device_ex(struct call *c);
+int dg_mlx5_query_port(struct call *c);
+int dg_mlx5_create_channel(struct call *c);
+
+/* uverbs_qp.c */
+int dg_mlx5_create_qp(struct call *c);
+int dg_mlx5_create_qp_ex(struct call *c);
+int dg_mlx5_modify_qp(struct call *c);
+int dg_mlx5_modify_qp_ex(struct call *c);
+int dg_mlx5_query_qp(struct call *c);
+int dg_mlx5_destroy_qp(struct call *c);
+
+/* uverbs_object.c */
+/* Gives an object a handle. Returns 0 or a negative errno. */
+int dg_mlx5_add(struct context *x, struct object *o, enum kind kind);
+/* Returns the object with this handle, or NULL. */
+void *dg_mlx5_find(const struct context *x, uint32_t handle, enum kind kind);
+/* Takes back the handle, and frees the object. */
+void dg_mlx5_remove(struct object *o);
+/* Destroys an object of any kind. Returns 0 or a negative errno. */
+int dg_mlx5_destroy(struct object *o);
+/* Destroys everything that a context has. */
+void dg_mlx5_destroy_all(const struct context *x);
+/* Returns the CQ whose event this is, or NULL if it is destroyed. */
+struct cq *dg_mlx5_event_cq(uint64_t event);
+int dg_mlx5_alloc_pd(struct call *c);
+int dg_mlx5_dealloc_pd(struct call *c);
+int dg_mlx5_reg_mr(struct call *c);
+int dg_mlx5_dereg_mr(struct call *c);
+int dg_mlx5_create_cq(struct call *c);
+int dg_mlx5_create_cq_ex(struct call *c);
+int dg_mlx5_destroy_cq(struct call *c);
+
+/* pages.c */
+/* Fills a dg_memory for the bytes, with the file of their pages if they are shared. may_share: no other
+ * region has any of the bytes. Returns 0, or -EFAULT if the program itself cannot access them. */
+int dg_mlx5_memory(uint64_t start, uint64_t length, bool writes, bool may_share, dg_memory *out,
+		   struct pages **pages);
+/* Whether the program itself can read and write the bytes: the NIC's thread is one of its own. */
+bool dg_mlx5_is_writable(uint64_t start, uint64_t length);
+/* Drops a reference to shared pages; NULL is ignored. */
+void dg_mlx5_pages_put(struct pages *p);
+/* In the child of a fork: gives it pages of its own, as fork() does with private memory. */
+void dg_mlx5_pages_forked(void);
+
+#endif

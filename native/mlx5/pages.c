@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Registered memory. Peers reach private memory by its process's share server only, which takes two
+ * hand-overs between threads for each operation. Pages that they can map take none, so private pages are
+ * replaced by pages of a memfd with the same bytes, in place, where nobody can notice: the region
+ * consists of whole pages, and the program has no other thread that could write to them meanwhile.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "mlx5.h"
+
+struct pages {
+	struct pages *next;
+	uint64_t start, size;
+	int fd;
+	uint32_t users;
+};
+
+static struct pages *all_pages;
+
+/* Whether all threads but the calling one are the core's own, which write to registered memory only. */
+static bool is_single_threaded(void)
+{
+	char path[300], name[32];
+	int others = 0;
+	DIR *tasks = opendir("/proc/self/task");
+	if (!tasks)
+		return false;
+	for (struct dirent *e; (e = readdir(tasks));) {
+		if (e->d_name[0] == '.')
+			continue;
+		snprintf(path, sizeof path, "/proc/self/task/%s/comm", e->d_name);
+		FILE *f = fopen(path, "re");
+		others += !f || !fgets(name, sizeof name, f) || strncmp(name, "dgkit-", 6);
+		if (f)
+			fclose(f);
+	}
+	closedir(tasks);
+	return others == 1;
+}
+
+/* Reads /proc/self/maps. Returns whether the program can access all of the bytes; *is_private: whether
+ * they are private anonymous memory, outside the stack. */
+static bool is_accessible(uint64_t start, uint64_t end, bool writes, bool *is_private)
+{
+	char line[512], rights[8];
+	uint64_t from, to, inode;
+	FILE *f = fopen("/proc/self/maps", "re");
+	*is_private = true;
+	while (f && start < end && fgets(line, sizeof line, f)) {
+		if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %7s %*x %*s %" SCNu64, &from, &to, rights,
+			   &inode) != 4 ||
+		    to <= start)
+			continue;
+		if (from > start || rights[0] != 'r' || (writes && rights[1] != 'w'))
+			break;
+		if (inode || rights[1] != 'w' || rights[3] != 'p' || strstr(line, "[stack"))
+			*is_private = false;
+		start = to;
+	}
+	if (f)
+		fclose(f);
+	return start >= end;
+}
+
+bool dg_mlx5_is_writable(uint64_t start, uint64_t length)
+{
+	bool is_private;
+	return start + length >= start && is_accessible(start, start + length, true, &is_private);
+}
+
+/* Puts pages with these bytes in the place of those that are there. */
+static bool replace(const struct pages *p, void *bytes)
+{
+	void *at = (void *)(uintptr_t)p->start;
+	if (bytes == MAP_FAILED)
+		return false;
+	memcpy(bytes, at, p->size);
+	if (mremap(bytes, p->size, p->size, MREMAP_MAYMOVE | MREMAP_FIXED, at) != MAP_FAILED)
+		return true;
+	munmap(bytes, p->size);
+	return false;
+}
+
+/* Unless the program has unmapped the pages, and maybe mapped others there. */
+static void make_private(const struct pages *p)
+{
+	bool is_private;
+	if (is_accessible(p->start, p->start + p->size, true, &is_private) && !is_private)
+		replace(p, mmap(NULL, p->size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+}
+
+static bool make_shared(struct pages *p)
+{
+	p->fd = memfd_create("dgkit-mlx5", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	/* posix_fallocate(): where memory runs out, this fails, and not an access. */
+	if (p->fd >= 0 && !posix_fallocate(p->fd, 0, (off_t)p->size) &&
+	    !fcntl(p->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) &&
+	    replace(p, mmap(NULL, p->size, PROT_READ | PROT_WRITE, MAP_SHARED, p->fd, 0)))
+		return true;
+	if (p->fd >= 0)
+		close(p->fd);
+	return false;
+}
+
+static struct pages *share(uint64_t start, uint64_t size)
+{
+	struct pages *p = calloc(1, sizeof *p);
+	if (!p)
+		return NULL;
+	*p = (struct pages){.next = all_pages, .start = start, .size = size};
+	if (!make_shared(p)) {
+		free(p);
+		return NULL;
+	}
+	all_pages = p;
+	return p;
+}
+
+int dg_mlx5_memory(uint64_t start, uint64_t length, bool writes, bool may_share, dg_memory *out,
+		   struct pages **pages)
+{
+	const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+	bool is_private;
+	*pages = NULL;
+	*out = (dg_memory){.addr = (void *)(uintptr_t)start, .size = length, .fd = -1};
+	if (start + length < start || !is_accessible(start, start + length, writes, &is_private))
+		return -EFAULT;
+	struct pages *p = all_pages;
+	while (p && (start < p->start || start + length > p->start + p->size))
+		p = p->next;
+	if (!p && may_share && is_private && !((start | length) % page) && is_single_threaded())
+		p = share(start, length);
+	if (p) {
+		p->users++;
+		out->fd = p->fd;
+		out->fd_offset = start - p->start;
+	} else if (dg_memory_may_fault(out->addr, length)) {
+		out->flags = DG_MEMORY_MAY_FAULT;
+	}
+	*pages = p;
+	return 0;
+}
+
+void dg_mlx5_pages_put(struct pages *p)
+{
+	if (!p || --p->users)
+		return;
+	if (is_single_threaded()) /* otherwise the memory stays shared with later children */
+		make_private(p);
+	struct pages **at = &all_pages;
+	while (*at != p)
+		at = &(*at)->next;
+	*at = p->next;
+	close(p->fd);
+	free(p);
+}
+
+void dg_mlx5_pages_forked(void)
+{
+	for (const struct pages *p = all_pages; p; p = p->next)
+		make_private(p);
+}

@@ -1,0 +1,356 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The system calls of the program that concern the adapter, in front of the C library's.
+ *
+ * An open device is a descriptor of /dev/zero: libibverbs wants a character device whose number is that of
+ * the sysfs tree, and libmlx5 maps doorbell pages from it. libibverbs finds the sysfs tree by SYSFS_PATH.
+ *
+ * Programs that poll or post by libibverbs also make passes of the NIC in their own threads: a completion is
+ * there when the post returns, and on few cores no other thread need run.
+ */
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <rdma/rdma_user_ioctl_cmds.h>
+#include <sys/ioctl.h>
+
+#include "mlx5.h"
+#include "providers/verbs_api.h"
+
+#define VISIBLE __attribute__((visibility("default")))
+#define REAL(name)                                \
+	static __typeof__(&name) real;            \
+	if (!real)                                \
+		real = (__typeof__(&name))dlsym(RTLD_NEXT, #name)
+
+enum { EVENT = sizeof(struct ib_uverbs_comp_event_desc), EMPTY_POLLS = 64, REST_US = 10, SLEEPS = 100 };
+static const char node[] = "/dev/infiniband/uverbs0", zero[] = "/dev/zero";
+
+/* By descriptor: a context or a channel, or neither. They change with the lock held, and are loaded without
+ * it, to see whether a descriptor is the adapter's. */
+static _Atomic(struct context *) contexts[MAX_FDS];
+static _Atomic(struct channel *) channels[MAX_FDS];
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pid_t opener; /* the process that may use the NIC */
+
+static bool is_node(const char *path)
+{
+	return path && !strcmp(path, node);
+}
+
+static const char *path_of(const char *path)
+{
+	return is_node(path) ? zero : path;
+}
+
+static struct context *context_of(int fd)
+{
+	return fd >= 0 && fd < MAX_FDS ? contexts[fd] : NULL;
+}
+
+struct channel *dg_mlx5_channel(int fd)
+{
+	return fd >= 0 && fd < MAX_FDS ? channels[fd] : NULL;
+}
+
+static int result(int rc)
+{
+	if (rc >= 0)
+		return rc;
+	errno = -rc;
+	return -1;
+}
+
+int dg_mlx5_pipe(int fds[2])
+{
+	if (pipe2(fds, O_CLOEXEC))
+		return -errno;
+	if (fds[0] < MAX_FDS && !fcntl(fds[1], F_SETFL, O_NONBLOCK))
+		return 0;
+	close(fds[0]);
+	close(fds[1]);
+	return -EMFILE;
+}
+
+int dg_mlx5_channel_open(void)
+{
+	int fds[2];
+	struct channel *c = calloc(1, sizeof *c);
+	const int rc = c ? dg_mlx5_pipe(fds) : -ENOMEM;
+	if (rc) {
+		free(c);
+		return rc;
+	}
+	*c = (struct channel){.write_fd = fds[1], .users = 1};
+	channels[fds[0]] = c;
+	return fds[0];
+}
+
+void dg_mlx5_channel_put(struct channel *c)
+{
+	if (--c->users)
+		return;
+	close(c->write_fd);
+	free(c);
+}
+
+/* Destroys what the context has, as the kernel does when a descriptor is closed. */
+static void close_context(struct context *x)
+{
+	contexts[x->fd] = NULL;
+	if (opener == getpid())
+		dg_mlx5_destroy_all(x);
+	if (x->is_open)
+		close(x->async_fd);
+	free(x);
+}
+
+static void fork_prepare(void)
+{
+	pthread_mutex_lock(&lock);
+}
+
+static void fork_parent(void)
+{
+	pthread_mutex_unlock(&lock);
+}
+
+static void fork_child(void)
+{
+	dg_mlx5_pages_forked();
+	pthread_mutex_unlock(&lock);
+}
+
+static int open_node(int fd)
+{
+	static bool is_prepared;
+	struct context *x = fd >= 0 ? calloc(1, sizeof *x) : NULL;
+	if (fd < 0)
+		return fd;
+	if (!x || fd >= MAX_FDS) {
+		free(x);
+		close(fd);
+		errno = x ? EMFILE : ENOMEM;
+		return -1;
+	}
+	x->fd = fd;
+	pthread_mutex_lock(&lock);
+	if (!is_prepared)
+		pthread_atfork(fork_prepare, fork_parent, fork_child);
+	is_prepared = true;
+	if (!opener)
+		opener = getpid();
+	contexts[fd] = x;
+	pthread_mutex_unlock(&lock);
+	return fd;
+}
+
+static int mode_of(int flags, va_list list)
+{
+	return flags & O_CREAT || (flags & O_TMPFILE) == O_TMPFILE ? va_arg(list, int) : 0;
+}
+
+#define OPEN(name, parameters, ...)                              \
+	VISIBLE int name parameters                              \
+	{                                                        \
+		va_list list;                                    \
+		va_start(list, flags);                           \
+		const int mode = mode_of(flags, list);           \
+		va_end(list);                                    \
+		REAL(name);                                      \
+		const int fd = real(__VA_ARGS__, flags, mode);   \
+		return is_node(path) ? open_node(fd) : fd;       \
+	}
+OPEN(open, (const char *path, int flags, ...), path_of(path))
+OPEN(open64, (const char *path, int flags, ...), path_of(path))
+OPEN(openat, (int folder, const char *path, int flags, ...), folder, path_of(path))
+OPEN(openat64, (int folder, const char *path, int flags, ...), folder, path_of(path))
+
+VISIBLE int close(int fd)
+{
+	REAL(close);
+	struct context *x = context_of(fd);
+	struct channel *c = dg_mlx5_channel(fd);
+	if (!x && !c)
+		return real(fd);
+	pthread_mutex_lock(&lock);
+	if (x)
+		close_context(x);
+	if (c) {
+		channels[fd] = NULL;
+		dg_mlx5_channel_put(c);
+	}
+	pthread_mutex_unlock(&lock);
+	return real(fd);
+}
+
+VISIBLE int access(const char *path, int mode)
+{
+	REAL(access);
+	return real(path_of(path), mode);
+}
+
+VISIBLE int stat(const char *restrict path, struct stat *restrict s)
+{
+	REAL(stat);
+	return real(path_of(path), s);
+}
+
+VISIBLE int stat64(const char *restrict path, struct stat64 *restrict s)
+{
+	REAL(stat64);
+	return real(path_of(path), s);
+}
+
+/* Without the kernel's list of adapters libibverbs reads that of sysfs. */
+VISIBLE int socket(int domain, int type, int protocol)
+{
+	enum { RDMA = 20 }; /* NETLINK_RDMA */
+	REAL(socket);
+	if (domain == AF_NETLINK && protocol == RDMA)
+		return result(-EPROTONOSUPPORT);
+	return real(domain, type, protocol);
+}
+
+VISIBLE ssize_t write(int fd, const void *bytes, size_t size)
+{
+	REAL(write);
+	struct context *x = context_of(fd);
+	if (!x)
+		return real(fd, bytes, size);
+	pthread_mutex_lock(&lock);
+	const int rc = opener == getpid() ? dg_mlx5_write(x, bytes, size) : -EIO;
+	pthread_mutex_unlock(&lock);
+	return rc ? result(rc) : (ssize_t)size;
+}
+
+VISIBLE int ioctl(int fd, unsigned long request, ...)
+{
+	va_list list;
+	va_start(list, request);
+	void *argument = va_arg(list, void *);
+	va_end(list);
+	REAL(ioctl);
+	if (!context_of(fd))
+		return real(fd, request, argument);
+	if (request != RDMA_VERBS_IOCTL)
+		return result(-ENOTTY);
+	pthread_mutex_lock(&lock);
+	const int rc = opener == getpid() ? dg_mlx5_ioctl(argument) : -EIO;
+	pthread_mutex_unlock(&lock);
+	return result(rc);
+}
+
+/* Reads an event of a channel: the pipe has what the NIC wrote, the program gets its own handle of the CQ.
+ * Events of CQs that are destroyed are left out. */
+VISIBLE ssize_t read(int fd, void *bytes, size_t size)
+{
+	REAL(read);
+	uint64_t event;
+	if (!dg_mlx5_channel(fd))
+		return real(fd, bytes, size);
+	if (size < EVENT)
+		return result(-EINVAL);
+	for (;;) {
+		const ssize_t n = real(fd, &event, EVENT);
+		if (n != EVENT)
+			return n;
+		pthread_mutex_lock(&lock);
+		struct cq *q = dg_mlx5_event_cq(event);
+		if (q) {
+			q->reported++;
+			memcpy(bytes, &q->user_handle, EVENT);
+		}
+		pthread_mutex_unlock(&lock);
+		if (q)
+			return EVENT;
+	}
+}
+
+/* libmlx5's functions, which are the same for all contexts of the adapter. */
+static int (*real_poll_cq)(struct ibv_cq *, int, struct ibv_wc *);
+static int (*real_post_send)(struct ibv_qp *, struct ibv_send_wr *, struct ibv_send_wr **);
+static int (*real_req_notify_cq)(struct ibv_cq *, int);
+
+/* Called after polls that found nothing. Where other threads want this core, among them maybe the peer that
+ * the program waits for, the thread sleeps: one that sleeps is run soon after it wakes up, one that spins or
+ * yields has to wait for the time slices of all others. */
+static void rest(void)
+{
+	static _Thread_local long preempted;
+	static _Thread_local uint32_t sleeps;
+	struct rusage usage;
+	getrusage(RUSAGE_THREAD, &usage);
+	if (usage.ru_nivcsw != preempted)
+		sleeps = SLEEPS;
+	preempted = usage.ru_nivcsw;
+	if (sleeps) {
+		sleeps--;
+		usleep(REST_US);
+	}
+}
+
+static int poll_cq(struct ibv_cq *cq, int most, struct ibv_wc *wc)
+{
+	static _Thread_local uint32_t empty;
+	int n = real_poll_cq(cq, most, wc);
+	if (n)
+		return n;
+	dg_nic_progress(dg_mlx5_nic());
+	n = real_poll_cq(cq, most, wc);
+	if (n)
+		empty = 0;
+	else if (++empty % EMPTY_POLLS == 0)
+		rest();
+	return n;
+}
+
+static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
+{
+	const int rc = real_post_send(qp, wr, bad);
+	dg_nic_progress(dg_mlx5_nic());
+	return rc;
+}
+
+static int req_notify_cq(struct ibv_cq *cq, int solicited)
+{
+	const int rc = real_req_notify_cq(cq, solicited);
+	dg_nic_progress(dg_mlx5_nic());
+	return rc;
+}
+
+VISIBLE struct ibv_context *ibv_open_device(struct ibv_device *device);
+VISIBLE struct ibv_context *ibv_open_device(struct ibv_device *device)
+{
+	REAL(ibv_open_device);
+	struct ibv_context *c = real(device);
+	if (!c || !context_of(c->cmd_fd))
+		return c;
+	real_poll_cq = c->poll_cq;
+	real_post_send = c->post_send;
+	real_req_notify_cq = c->req_notify_cq;
+	c->poll_cq = poll_cq;
+	c->post_send = post_send;
+	c->req_notify_cq = req_notify_cq;
+	return c;
+}
+
+/* Closes what the program has left open, as the kernel does. */
+__attribute__((destructor)) static void close_all(void)
+{
+	if (opener != getpid())
+		return;
+	for (int fd = 0; fd < MAX_FDS; fd++)
+		if (contexts[fd])
+			close(fd);
+	dg_mlx5_close_nic();
+}

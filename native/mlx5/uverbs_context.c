@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The adapter: the NIC of this process, and commands about device, port and context. */
+#include <endian.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "mlx5.h"
+
+/* As in the sysfs tree of dgkit/software_adapter.py. */
+#define NODE_GUID 0x0200000000000001ull
+enum { VENDOR = 0x02c9, CONNECTX_7 = 0x1021, PORT_ACTIVE = 4, MTU_4096 = 5, LINK_UP = 5, WIDTH_4X = 2,
+       SPEED_NDR = 128, ETHERNET = 2, IP_BASED_GIDS = 1 << 26 };
+
+static dg_device *device;
+static dg_nic *nic;
+
+dg_nic *dg_mlx5_nic(void)
+{
+	return nic;
+}
+
+dg_device *dg_mlx5_device(void)
+{
+	return device;
+}
+
+/* The NIC's thread does not spin: the program's threads make passes while they post and poll, and where
+ * they do not, it wakes up after 20 us (src/poller.c). More spinning threads than cores would each run for
+ * a time slice. */
+static int open_nic(void)
+{
+	if (nic)
+		return 0;
+	int rc = dg_device_open("soft", NULL, &device);
+	if (!rc)
+		rc = dg_nic_open_part(device, 0, &nic);
+	if (rc)
+		fprintf(stderr, "dgkit mlx5: cannot open the adapter: %s\n", dg_last_error());
+	return rc;
+}
+
+void dg_mlx5_close_nic(void)
+{
+	if (!nic)
+		return;
+	dg_nic_close(nic);
+	dg_device_close(device, UINT64_MAX);
+	nic = NULL;
+}
+
+int dg_mlx5_get_context(struct call *c)
+{
+	struct ib_uverbs_get_context_resp *r = (void *)c->out;
+	struct mlx5_ib_alloc_ucontext_resp *driver = (void *)r->driver_data;
+	const struct mlx5_ib_alloc_ucontext_req_v2 *q = (void *)c->driver;
+	int fds[2];
+	if (c->context->is_open)
+		return -EINVAL;
+	if (!(q->lib_caps & MLX5_LIB_CAP_DYN_UAR)) /* rdma-core 28 and later have it */
+		return -EOPNOTSUPP;
+	int rc = open_nic();
+	if (!rc)
+		rc = dg_mlx5_pipe(fds);
+	if (rc)
+		return rc;
+	c->context->is_open = true;
+	c->context->async_fd = fds[1];
+	*r = (struct ib_uverbs_get_context_resp){.async_fd = (uint32_t)fds[0], .num_comp_vectors = 1};
+	/* tot_bfregs 0: doorbell pages are allocated by ioctl(2), one by one. cqe_version 1: CQEs have the
+	 * index that the program gives to a queue pair. */
+	*driver = (struct mlx5_ib_alloc_ucontext_resp){
+		.qp_tab_size = 1 << 24,
+		.bf_reg_size = 512,
+		.cache_line_size = 64,
+		.max_sq_desc_sz = 1008,
+		.max_rq_desc_sz = 16 * DG_NIC_SGES,
+		.max_send_wqebb = DG_NIC_ENTRIES_MAX,
+		.max_recv_wr = DG_NIC_ENTRIES_MAX,
+		.num_ports = 1,
+		.response_length = sizeof *driver,
+		.cqe_version = 1,
+		.cmds_supp_uhw = MLX5_USER_CMDS_SUPP_UHW_QUERY_DEVICE,
+		.log_uar_size = 12,
+		.num_uars_per_page = 1,
+		.num_dyn_bfregs = 512,
+	};
+	c->out_size = sizeof *r + sizeof *driver;
+	return 0;
+}
+
+static void describe(struct ib_uverbs_query_device_resp *r)
+{
+	*r = (struct ib_uverbs_query_device_resp){
+		.fw_ver = 28ull << 32 | 43ull << 16 | 1000,
+		.node_guid = htobe64(NODE_GUID),
+		.sys_image_guid = htobe64(NODE_GUID),
+		.max_mr_size = UINT64_MAX,
+		.page_size_cap = ~4095ull,
+		.vendor_id = VENDOR,
+		.vendor_part_id = CONNECTX_7,
+		.max_qp = DG_NIC_QPS,
+		.max_qp_wr = DG_NIC_ENTRIES_MAX,
+		.max_sge = DG_NIC_SGES,
+		.max_sge_rd = DG_NIC_SGES,
+		.max_cq = MAX_CQS,
+		.max_cqe = DG_NIC_CQES_MAX - 1,
+		.max_mr = DG_NIC_KEYS - 16,
+		.max_pd = MAX_PDS,
+		.max_qp_rd_atom = MAX_QP_RD_ATOM,
+		.max_res_rd_atom = MAX_QP_RD_ATOM * DG_NIC_QPS,
+		.max_qp_init_rd_atom = MAX_QP_RD_ATOM,
+		.atomic_cap = 2, /* IB_ATOMIC_GLOB: with respect to CPUs, too */
+		.max_pkeys = 1,
+		.local_ca_ack_delay = 16,
+		.phys_port_cnt = 1,
+	};
+}
+
+int dg_mlx5_query_device(struct call *c)
+{
+	struct ib_uverbs_query_device_resp *r = (void *)c->out;
+	describe(r);
+	c->out_size = sizeof *r;
+	return 0;
+}
+
+int dg_mlx5_query_device_ex(struct call *c)
+{
+	const struct ib_uverbs_ex_query_device *q = (void *)c->in;
+	struct ib_uverbs_ex_query_device_resp *r = (void *)c->out;
+	if (q->comp_mask || q->reserved)
+		return -EINVAL;
+	describe(&r->base);
+	r->response_length = sizeof *r;
+	c->out_size = sizeof *r;
+	return 0;
+}
+
+int dg_mlx5_query_port(struct call *c)
+{
+	if (((struct ib_uverbs_query_port *)c->in)->port_num != 1)
+		return -EINVAL;
+	struct ib_uverbs_query_port_resp *r = (void *)c->out;
+	*r = (struct ib_uverbs_query_port_resp){
+		.port_cap_flags = IP_BASED_GIDS,
+		.max_msg_sz = 1u << 30,
+		.gid_tbl_len = 1,
+		.pkey_tbl_len = 1,
+		.state = PORT_ACTIVE,
+		.max_mtu = MTU_4096,
+		.active_mtu = MTU_4096,
+		.active_width = WIDTH_4X,
+		.active_speed = SPEED_NDR,
+		.phys_state = LINK_UP,
+		.link_layer = ETHERNET,
+	};
+	c->out_size = sizeof *r;
+	return 0;
+}
+
+int dg_mlx5_create_channel(struct call *c)
+{
+	const int fd = dg_mlx5_channel_open();
+	if (fd < 0)
+		return fd;
+	((struct ib_uverbs_create_comp_channel_resp *)c->out)->fd = (uint32_t)fd;
+	c->out_size = sizeof(struct ib_uverbs_create_comp_channel_resp);
+	return 0;
+}

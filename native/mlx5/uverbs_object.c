@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Handles, and commands about protection domains, memory regions and CQs. Errors are those of the kernel's
+ * drivers/infiniband/core/uverbs_cmd.c: a handle that is used, and is wrong, is EINVAL; one that is
+ * destroyed, ENOENT. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include <rdma/ib_user_ioctl_verbs.h>
+
+#include "mlx5.h"
+
+static struct object *objects[MAX_OBJECTS];
+static uint32_t last, counts[KIND_QP + 1];
+
+int dg_mlx5_add(struct context *x, struct object *o, enum kind kind)
+{
+	static const uint32_t most[] = {[KIND_PD] = MAX_PDS,
+					[KIND_MR] = DG_NIC_KEYS,
+					[KIND_CQ] = MAX_CQS,
+					[KIND_QP] = DG_NIC_QPS};
+	if (counts[kind] == most[kind])
+		return -ENOMEM;
+	do /* a handle is used again as late as possible; there are fewer objects than handles */
+		last = (last + 1) % MAX_OBJECTS;
+	while (objects[last] || !last);
+	o->kind = kind;
+	o->handle = last;
+	o->context = x;
+	objects[last] = o;
+	counts[kind]++;
+	return 0;
+}
+
+void *dg_mlx5_find(const struct context *x, uint32_t handle, enum kind kind)
+{
+	struct object *o = handle < MAX_OBJECTS ? objects[handle] : NULL;
+	return o && o->kind == kind && o->context == x ? o : NULL;
+}
+
+void dg_mlx5_remove(struct object *o)
+{
+	objects[o->handle] = NULL;
+	counts[o->kind]--;
+	free(o);
+}
+
+/* Without the handle. */
+static int destroy_mr(struct mr *m)
+{
+	dg_nic_key_close(dg_mlx5_nic(), m->key);
+	if (dg_region_close(m->region, UINT64_MAX))
+		return -EBUSY;
+	dg_mlx5_pages_put(m->pages);
+	m->pd->users--;
+	return 0;
+}
+
+static int destroy_cq(struct cq *q)
+{
+	const int rc = dg_nic_cq_close(q->nic_cq);
+	if (!rc && q->channel)
+		dg_mlx5_channel_put(q->channel);
+	return rc;
+}
+
+static int destroy_qp(struct qp *q)
+{
+	const int rc = dg_nic_qp_close(q->nic_qp);
+	if (rc)
+		return rc;
+	q->pd->users--;
+	q->send_cq->o.users--;
+	q->receive_cq->o.users--;
+	return 0;
+}
+
+int dg_mlx5_destroy(struct object *o)
+{
+	if (o->users)
+		return -EBUSY;
+	const int rc = o->kind == KIND_MR   ? destroy_mr((struct mr *)o)
+		       : o->kind == KIND_CQ ? destroy_cq((struct cq *)o)
+		       : o->kind == KIND_QP ? destroy_qp((struct qp *)o)
+					    : 0;
+	if (!rc)
+		dg_mlx5_remove(o);
+	return rc;
+}
+
+void dg_mlx5_destroy_all(const struct context *x)
+{
+	for (enum kind kind = KIND_QP; kind > KIND_NONE; kind--) /* users before what they use */
+		for (uint32_t i = 0; i < MAX_OBJECTS; i++)
+			if (objects[i] && objects[i]->context == x && objects[i]->kind == kind)
+				dg_mlx5_destroy(objects[i]);
+}
+
+int dg_mlx5_alloc_pd(struct call *c)
+{
+	struct object *o = calloc(1, sizeof *o);
+	const int rc = o ? dg_mlx5_add(c->context, o, KIND_PD) : -ENOMEM;
+	if (rc) {
+		free(o);
+		return rc;
+	}
+	struct ib_uverbs_alloc_pd_resp *r = (void *)c->out;
+	struct mlx5_ib_alloc_pd_resp *driver = (void *)r->driver_data;
+	r->pd_handle = driver->pdn = o->handle;
+	c->out_size = sizeof *r + sizeof *driver;
+	return 0;
+}
+
+int dg_mlx5_dealloc_pd(struct call *c)
+{
+	struct object *o = dg_mlx5_find(c->context, ((struct ib_uverbs_dealloc_pd *)c->in)->pd_handle,
+					KIND_PD);
+	return o ? dg_mlx5_destroy(o) : -ENOENT;
+}
+
+/* Whether no other region has any of these bytes. */
+static bool is_alone(uint64_t start, uint64_t length)
+{
+	for (uint32_t i = 0; i < MAX_OBJECTS; i++) {
+		const struct mr *m = (struct mr *)objects[i];
+		if (m && m->o.kind == KIND_MR && start < m->start + m->length && m->start < start + length)
+			return false;
+	}
+	return true;
+}
+
+/* Registers the memory of *m with the NIC. */
+static int open_region(struct mr *m)
+{
+	dg_memory memory;
+	const bool writes = m->access & (IB_UVERBS_ACCESS_LOCAL_WRITE | IB_UVERBS_ACCESS_REMOTE_WRITE |
+					 IB_UVERBS_ACCESS_REMOTE_ATOMIC);
+	const uint32_t keys =
+		(m->access & IB_UVERBS_ACCESS_LOCAL_WRITE ? DG_NIC_LOCAL_WRITE : 0u) |
+		(m->access & IB_UVERBS_ACCESS_REMOTE_WRITE ? DG_NIC_REMOTE_WRITE : 0u) |
+		(m->access & IB_UVERBS_ACCESS_REMOTE_READ ? DG_NIC_REMOTE_READ : 0u) |
+		(m->access & IB_UVERBS_ACCESS_REMOTE_ATOMIC ? DG_NIC_REMOTE_ATOMIC : 0u);
+	int rc = dg_mlx5_memory(m->start, m->length, writes, is_alone(m->start, m->length), &memory,
+				&m->pages);
+	if (rc)
+		return rc;
+	rc = dg_region_register(dg_mlx5_device(), &memory,
+				writes ? DG_ACCESS_READ | DG_ACCESS_WRITE : DG_ACCESS_READ, &m->region);
+	if (!rc)
+		rc = dg_nic_key_open(dg_mlx5_nic(), m->region, m->address, m->pd->handle, keys, &m->key);
+	if (!rc)
+		return 0;
+	if (m->region)
+		dg_region_close(m->region, UINT64_MAX);
+	dg_mlx5_pages_put(m->pages);
+	return -ENOMEM;
+}
+
+int dg_mlx5_reg_mr(struct call *c)
+{
+	const struct ib_uverbs_reg_mr *q = (void *)c->in;
+	const uint32_t remote = IB_UVERBS_ACCESS_REMOTE_WRITE | IB_UVERBS_ACCESS_REMOTE_ATOMIC;
+	const uint32_t known = remote | IB_UVERBS_ACCESS_LOCAL_WRITE | IB_UVERBS_ACCESS_REMOTE_READ |
+			       IB_UVERBS_ACCESS_OPTIONAL_RANGE;
+	struct object *pd = dg_mlx5_find(c->context, q->pd_handle, KIND_PD);
+	const bool writes = q->access_flags & IB_UVERBS_ACCESS_LOCAL_WRITE;
+	/* The address in entries and that in memory have the same offset in a page. */
+	if (!pd || !q->length || (q->start ^ q->hca_va) & 4095 || (q->access_flags & remote && !writes))
+		return -EINVAL;
+	if (q->access_flags & ~known)
+		return -EOPNOTSUPP;
+	struct mr *m = calloc(1, sizeof *m);
+	if (!m)
+		return -ENOMEM;
+	m->pd = pd;
+	m->start = q->start;
+	m->length = q->length;
+	m->address = q->hca_va;
+	m->access = q->access_flags;
+	int rc = open_region(m);
+	if (rc) {
+		free(m);
+		return rc;
+	}
+	rc = dg_mlx5_add(c->context, &m->o, KIND_MR);
+	if (rc) {
+		destroy_mr(m);
+		free(m);
+		return rc;
+	}
+	pd->users++;
+	struct ib_uverbs_reg_mr_resp *r = (void *)c->out;
+	r->mr_handle = m->o.handle;
+	r->lkey = r->rkey = m->key;
+	c->out_size = sizeof *r;
+	return 0;
+}
+
+int dg_mlx5_dereg_mr(struct call *c)
+{
+	struct object *o = dg_mlx5_find(c->context, ((struct ib_uverbs_dereg_mr *)c->in)->mr_handle,
+					KIND_MR);
+	return o ? dg_mlx5_destroy(o) : -ENOENT;
+}
+
+struct cq *dg_mlx5_event_cq(uint64_t event)
+{
+	struct cq *q = (struct cq *)objects[event % MAX_OBJECTS];
+	return q && q->o.kind == KIND_CQ && q->event == event ? q : NULL;
+}
+
+/* Opens the CQ. *driver: libmlx5's part of the command. The handle's place in `event`, with a count, tells
+ * events of a CQ from those of an earlier one. */
+static int open_cq(struct context *x, uint64_t user_handle, uint32_t cqe, uint32_t vector, int32_t channel,
+		   const struct mlx5_ib_create_cq *driver, struct cq **out)
+{
+	static uint64_t serial;
+	uint32_t entries = 1;
+	while (entries <= cqe && entries < DG_NIC_CQES_MAX)
+		entries *= 2;
+	struct channel *ch = channel < 0 ? NULL : dg_mlx5_channel(channel);
+	if (!cqe || cqe >= DG_NIC_CQES_MAX || vector >= 1 || (channel >= 0 && !ch) ||
+	    driver->cqe_size != 64 || driver->cqe_comp_en)
+		return -EINVAL;
+	if (!dg_mlx5_is_writable(driver->buf_addr, 64ull * entries) ||
+	    !dg_mlx5_is_writable(driver->db_addr, 8))
+		return -EFAULT;
+	struct cq *q = calloc(1, sizeof *q);
+	int rc = q ? dg_mlx5_add(x, &q->o, KIND_CQ) : -ENOMEM;
+	if (rc) {
+		free(q);
+		return rc;
+	}
+	q->user_handle = user_handle;
+	q->event = ++serial * MAX_OBJECTS + q->o.handle;
+	const dg_nic_cq_config config = {
+		.ring = (void *)(uintptr_t)driver->buf_addr,
+		.entries = entries,
+		.record = ch ? (uint32_t *)(uintptr_t)driver->db_addr : NULL,
+		.event = q->event,
+		.event_fd = ch ? ch->write_fd : -1,
+	};
+	rc = dg_nic_cq_open(dg_mlx5_nic(), &config, &q->nic_cq);
+	if (rc) {
+		dg_mlx5_remove(&q->o);
+		return rc;
+	}
+	q->channel = ch;
+	if (ch)
+		ch->users++;
+	*out = q;
+	return (int)entries - 1;
+}
+
+static int create_cq(struct call *c, uint64_t user_handle, uint32_t cqe, uint32_t vector, int32_t channel,
+		     struct mlx5_ib_create_cq_resp *driver)
+{
+	struct ib_uverbs_create_cq_resp *r = (void *)c->out;
+	struct cq *q;
+	const int most = open_cq(c->context, user_handle, cqe, vector, channel, (void *)c->driver, &q);
+	if (most < 0)
+		return most;
+	r->cq_handle = q->o.handle;
+	r->cqe = (uint32_t)most;
+	dg_nic_cq_number(q->nic_cq, &driver->cqn);
+	c->out_size = (size_t)((uint8_t *)(driver + 1) - c->out);
+	return 0;
+}
+
+int dg_mlx5_create_cq(struct call *c)
+{
+	const struct ib_uverbs_create_cq *q = (void *)c->in;
+	return create_cq(c, q->user_handle, q->cqe, q->comp_vector, q->comp_channel,
+			 (void *)(c->out + sizeof(struct ib_uverbs_create_cq_resp)));
+}
+
+int dg_mlx5_create_cq_ex(struct call *c)
+{
+	const struct ib_uverbs_ex_create_cq *q = (void *)c->in;
+	struct ib_uverbs_ex_create_cq_resp *r = (void *)c->out;
+	if (q->comp_mask || q->reserved)
+		return -EINVAL;
+	if (q->flags & ~(uint32_t)IB_UVERBS_CQ_FLAGS_IGNORE_OVERRUN) /* time stamps: there are none */
+		return -EOPNOTSUPP;
+	r->response_length = sizeof *r;
+	return create_cq(c, q->user_handle, q->cqe, q->comp_vector, q->comp_channel, (void *)(r + 1));
+}
+
+int dg_mlx5_destroy_cq(struct call *c)
+{
+	struct cq *q = dg_mlx5_find(c->context, ((struct ib_uverbs_destroy_cq *)c->in)->cq_handle, KIND_CQ);
+	if (!q)
+		return -ENOENT;
+	struct ib_uverbs_destroy_cq_resp *r = (void *)c->out;
+	r->comp_events_reported = q->reported; /* libibverbs waits until as many are acknowledged */
+	c->out_size = sizeof *r;
+	return dg_mlx5_destroy(&q->o);
+}

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Commands about queue pairs. The attributes that the NIC has no use for (packet sequence numbers, time-outs,
+ * path) are stored for QUERY_QP. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <rdma/ib_user_ioctl_verbs.h>
+
+#include "mlx5.h"
+
+/* Bits of attr_mask: enum ib_qp_attr_mask of the kernel. */
+enum {
+	STATE = 1 << 0,
+	CURRENT_STATE = 1 << 1,
+	ACCESS = 1 << 3,
+	PKEY_INDEX = 1 << 4,
+	PORT = 1 << 5,
+	QKEY = 1 << 6,
+	PATH = 1 << 7, /* IB_QP_AV */
+	MTU = 1 << 8,
+	TIMEOUT = 1 << 9,
+	RETRIES = 1 << 10,
+	RNR_RETRIES = 1 << 11,
+	RQ_PSN = 1 << 12,
+	RD_ATOMIC = 1 << 13,
+	RNR_TIMER = 1 << 15,
+	SQ_PSN = 1 << 16,
+	DEST_RD_ATOMIC = 1 << 17,
+	DEST_QPN = 1 << 20,
+	KNOWN = STATE | CURRENT_STATE | ACCESS | PKEY_INDEX | PORT | QKEY | PATH | MTU | TIMEOUT | RETRIES |
+		RNR_RETRIES | RQ_PSN | RD_ATOMIC | RNR_TIMER | SQ_PSN | DEST_RD_ATOMIC | DEST_QPN
+};
+
+/* What a reliable connection needs when it goes to a state. */
+static const uint32_t needed[] = {
+	[DG_NIC_INIT] = PKEY_INDEX | PORT | ACCESS,
+	[DG_NIC_RTR] = PATH | MTU | DEST_QPN | RQ_PSN | DEST_RD_ATOMIC | RNR_TIMER,
+	[DG_NIC_RTS] = TIMEOUT | RETRIES | RNR_RETRIES | SQ_PSN | RD_ATOMIC,
+};
+
+/* The send ring of a queue pair that sends nothing: the NIC wants one entry at least. */
+static _Alignas(64) uint8_t no_entries[64];
+
+static uint32_t access_of(uint32_t flags)
+{
+	return (flags & IB_UVERBS_ACCESS_REMOTE_WRITE ? DG_NIC_REMOTE_WRITE : 0u) |
+	       (flags & IB_UVERBS_ACCESS_REMOTE_READ ? DG_NIC_REMOTE_READ : 0u) |
+	       (flags & IB_UVERBS_ACCESS_REMOTE_ATOMIC ? DG_NIC_REMOTE_ATOMIC : 0u);
+}
+
+/* libmlx5's buffer: the receive ring, then the send ring. */
+static int open_qp(struct qp *q, const struct mlx5_ib_create_qp *d)
+{
+	uint8_t *buffer = (uint8_t *)(uintptr_t)d->buf_addr;
+	const uint64_t receives = d->rq_wqe_shift < 32 ? (uint64_t)d->rq_wqe_count << d->rq_wqe_shift : 0;
+	if (d->rq_wqe_count && (d->rq_wqe_shift < 4 || d->rq_wqe_shift > 16))
+		return -EINVAL;
+	if (!dg_mlx5_is_writable(d->buf_addr, receives + 64ull * d->sq_wqe_count) ||
+	    !dg_mlx5_is_writable(d->db_addr, 8))
+		return -EFAULT;
+	const dg_nic_qp_config config = {
+		.send_ring = d->sq_wqe_count ? buffer + receives : no_entries,
+		.send_entries = d->sq_wqe_count ? d->sq_wqe_count : 1,
+		.receive_ring = buffer,
+		.receive_entries = d->rq_wqe_count,
+		.receive_sges = d->rq_wqe_count ? 1u << (d->rq_wqe_shift - 4) : 0,
+		.doorbell_mode = DG_NIC_RECORD,
+		.record = (uint32_t *)(uintptr_t)d->db_addr,
+		.send_cq = q->send_cq->nic_cq,
+		.receive_cq = q->receive_cq->nic_cq,
+		.pd = q->pd->handle,
+		.user_index = d->uidx & 0xffffff,
+	};
+	return dg_nic_qp_open(dg_mlx5_nic(), &config, &q->nic_qp);
+}
+
+/* *core: the members that the command and its extended form share. */
+static int create_qp(struct call *c, const struct ib_uverbs_ex_create_qp *core,
+		     struct mlx5_ib_create_qp_resp *driver)
+{
+	struct ib_uverbs_create_qp_resp *r = (void *)c->out;
+	dg_nic_qp_info info;
+	if (core->qp_type != IB_UVERBS_QPT_RC || core->is_srq)
+		return -EOPNOTSUPP;
+	struct qp *q = calloc(1, sizeof *q);
+	if (!q)
+		return -ENOMEM;
+	q->pd = dg_mlx5_find(c->context, core->pd_handle, KIND_PD);
+	q->send_cq = dg_mlx5_find(c->context, core->send_cq_handle, KIND_CQ);
+	q->receive_cq = dg_mlx5_find(c->context, core->recv_cq_handle, KIND_CQ);
+	int rc = q->pd && q->send_cq && q->receive_cq ? open_qp(q, (void *)c->driver) : -EINVAL;
+	if (!rc) {
+		rc = dg_mlx5_add(c->context, &q->o, KIND_QP);
+		if (rc)
+			dg_nic_qp_close(q->nic_qp);
+	}
+	if (rc) {
+		free(q);
+		return rc;
+	}
+	q->pd->users++;
+	q->send_cq->o.users++;
+	q->receive_cq->o.users++;
+	q->attributes.max_send_wr = r->max_send_wr = core->max_send_wr;
+	q->attributes.max_recv_wr = r->max_recv_wr = core->max_recv_wr;
+	q->attributes.max_send_sge = r->max_send_sge = core->max_send_sge;
+	q->attributes.max_recv_sge = r->max_recv_sge = core->max_recv_sge;
+	q->attributes.max_inline_data = r->max_inline_data = core->max_inline_data;
+	q->attributes.sq_sig_all = core->sq_sig_all;
+	dg_nic_qp_info_get(q->nic_qp, &info);
+	r->qp_handle = q->o.handle;
+	r->qpn = info.qpn;
+	memset(driver, 0, sizeof *driver);
+	c->out_size = (size_t)((uint8_t *)(driver + 1) - c->out);
+	return 0;
+}
+
+int dg_mlx5_create_qp(struct call *c)
+{
+	/* The two have the same members from user_handle to is_srq. */
+	struct ib_uverbs_ex_create_qp core = {0};
+	memcpy(&core, c->in + offsetof(struct ib_uverbs_create_qp, user_handle),
+	       offsetof(struct ib_uverbs_ex_create_qp, comp_mask));
+	return create_qp(c, &core, (void *)(c->out + sizeof(struct ib_uverbs_create_qp_resp)));
+}
+
+int dg_mlx5_create_qp_ex(struct call *c)
+{
+	const struct ib_uverbs_ex_create_qp *core = (void *)c->in;
+	struct ib_uverbs_ex_create_qp_resp *r = (void *)c->out;
+	if (core->comp_mask || core->create_flags)
+		return -EOPNOTSUPP;
+	r->response_length = sizeof *r;
+	return create_qp(c, core, (void *)(r + 1));
+}
+
+static int check(const struct qp *q, const struct ib_uverbs_modify_qp *m, uint32_t to)
+{
+	const uint32_t mask = m->attr_mask, from = q->attributes.qp_state;
+	if (mask & ~(uint32_t)KNOWN)
+		return -EOPNOTSUPP;
+	if ((mask & CURRENT_STATE && m->cur_qp_state != from) || (mask & PORT && m->port_num != 1) ||
+	    (mask & PKEY_INDEX && m->pkey_index) || (mask & PATH && m->dest.sgid_index))
+		return -EINVAL;
+	if (to == from + 1 && to <= DG_NIC_RTS && (mask & needed[to]) != needed[to])
+		return -EINVAL;
+	if ((mask & RD_ATOMIC && m->max_rd_atomic > MAX_QP_RD_ATOM) ||
+	    (mask & DEST_RD_ATOMIC && m->max_dest_rd_atomic > MAX_QP_RD_ATOM))
+		return -EINVAL;
+	return 0;
+}
+
+static void store(struct ib_uverbs_query_qp_resp *a, const struct ib_uverbs_modify_qp *m)
+{
+#define STORE(bit, member)          \
+	if (m->attr_mask & (bit))   \
+		a->member = m->member;
+	STORE(QKEY, qkey)
+	STORE(DEST_QPN, dest_qp_num)
+	STORE(ACCESS, qp_access_flags)
+	STORE(PKEY_INDEX, pkey_index)
+	STORE(PORT, port_num)
+	STORE(PATH, dest)
+	STORE(MTU, path_mtu)
+	STORE(TIMEOUT, timeout)
+	STORE(RETRIES, retry_cnt)
+	STORE(RNR_RETRIES, rnr_retry)
+	STORE(RQ_PSN, rq_psn)
+	STORE(SQ_PSN, sq_psn)
+	STORE(RD_ATOMIC, max_rd_atomic)
+	STORE(DEST_RD_ATOMIC, max_dest_rd_atomic)
+	STORE(RNR_TIMER, min_rnr_timer)
+#undef STORE
+}
+
+/* The state as the NIC has it: an entry may have ended the queue pair. */
+static void load_state(struct qp *q)
+{
+	dg_nic_qp_info info;
+	if (!dg_nic_qp_info_get(q->nic_qp, &info))
+		q->attributes.qp_state = q->attributes.cur_qp_state = (uint8_t)info.state;
+}
+
+static int modify(struct call *c, const struct ib_uverbs_modify_qp *m)
+{
+	struct qp *q = dg_mlx5_find(c->context, m->qp_handle, KIND_QP);
+	dg_nic_address peer = {.qpn = m->dest_qp_num};
+	if (!q)
+		return -EINVAL;
+	load_state(q);
+	const uint32_t to = m->attr_mask & STATE ? m->qp_state : q->attributes.qp_state;
+	int rc = check(q, m, to);
+	if (rc)
+		return rc;
+	dg_nic_part_gid(peer.qpn, peer.gid);
+	/* Without a new state only attributes change that the NIC has no use for, but for the access. */
+	if (m->attr_mask & (STATE | ACCESS))
+		rc = dg_nic_qp_modify(q->nic_qp, to, to == DG_NIC_RTR ? &peer : NULL,
+				      m->attr_mask & ACCESS ? access_of(m->qp_access_flags) : 0);
+	if (rc) /* no process has this queue pair, as if there were no machine with this address */
+		return rc == -EINVAL ? rc : -ETIMEDOUT;
+	store(&q->attributes, m);
+	return 0;
+}
+
+int dg_mlx5_modify_qp(struct call *c)
+{
+	return modify(c, (void *)c->in);
+}
+
+int dg_mlx5_modify_qp_ex(struct call *c)
+{
+	struct ib_uverbs_ex_modify_qp_resp *r = (void *)c->out;
+	r->response_length = sizeof *r;
+	c->out_size = sizeof *r;
+	return modify(c, (void *)c->in);
+}
+
+int dg_mlx5_query_qp(struct call *c)
+{
+	struct qp *q = dg_mlx5_find(c->context, ((struct ib_uverbs_query_qp *)c->in)->qp_handle, KIND_QP);
+	if (!q)
+		return -EINVAL;
+	load_state(q);
+	memcpy(c->out, &q->attributes, sizeof q->attributes);
+	c->out_size = sizeof q->attributes;
+	return 0;
+}
+
+int dg_mlx5_destroy_qp(struct call *c)
+{
+	struct qp *q = dg_mlx5_find(c->context, ((struct ib_uverbs_destroy_qp *)c->in)->qp_handle, KIND_QP);
+	c->out_size = sizeof(struct ib_uverbs_destroy_qp_resp);
+	return q ? dg_mlx5_destroy(&q->o) : -ENOENT;
+}

@@ -1,0 +1,178 @@
+"""Programs of the distribution's rdma-core, unmodified, with the adapter in software."""
+
+import contextlib
+import ctypes
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+from support.processes import cli
+
+from dgkit import software_adapter
+from dgkit.cli import main
+
+# Sends the kernel's commands by write(2), and prints what each of them returns.
+COMMANDS = """
+import ctypes, errno, os, struct
+
+fd = os.open("/dev/infiniband/uverbs0", os.O_RDWR)
+room = ctypes.create_string_buffer(512)
+at = ctypes.addressof(room)
+GET_CONTEXT, ALLOC_PD, DEALLOC_PD, REG_MR, CREATE_CQ, CREATE_QP = 0, 3, 4, 9, 18, 24
+
+def send(command, body=b"", in_words=None, out_words=64):
+    words = (8 + len(body)) // 4 if in_words is None else in_words
+    try:
+        os.write(fd, struct.pack("<IHH", command, words, out_words) + body)
+    except OSError as error:
+        return errno.errorcode[error.errno]
+    return 0
+
+def reg_mr(start, length, pd, access):
+    return send(REG_MR, struct.pack("<QQQQII", at, start, length, start, pd, access))
+
+context = struct.pack("<QIIIIBBHIQ", at, 16, 4, 0, 0, 1, 0, 0, 0, 3)
+print("no context", send(ALLOC_PD, struct.pack("<Q", at)))
+print("context", send(GET_CONTEXT, context))
+print("second context", send(GET_CONTEXT, context))
+print("unknown", send(49), send(200), send(1 << 30))
+print("length", send(ALLOC_PD, struct.pack("<Q", at), in_words=3))
+print("too short", send(ALLOC_PD), send(ALLOC_PD, struct.pack("<Q", at), out_words=0))
+print("response", send(ALLOC_PD, struct.pack("<Q", 8)))
+print("pd", send(ALLOC_PD, struct.pack("<Q", at)))
+pd = struct.unpack_from("<I", room)[0]
+print("unused handle", send(DEALLOC_PD, struct.pack("<I", pd + 1)))
+print("mr", reg_mr(at, 512, pd, 7), reg_mr(at, 512, pd + 1, 7), reg_mr(at, 512, pd, 2))
+print("address", reg_mr(4096, 4096, pd, 1), reg_mr(2**64 - 4096, 8192, pd, 1))
+print("pd in use", send(DEALLOC_PD, struct.pack("<I", pd)))
+cq = struct.pack("<QQIIiIQQIBBHHHI", at, 0, 7, 0, -1, 0, at, at, 32, *[0] * 6)
+print("cq size", send(CREATE_CQ, cq))
+cq = struct.pack("<QQIIiIQQIBBHHHI", at, 0, 7, 0, -1, 0, 4096, at, 64, *[0] * 6)
+print("cq address", send(CREATE_CQ, cq))
+qp = struct.pack("<QQIIII5I4B", at, 0, pd, 99, 99, 0, 1, 1, 1, 1, 0, 0, 2, 0, 0)
+print("qp handles", send(CREATE_QP, qp + bytes(72)))
+pid = os.fork()
+if not pid:
+    print("child", send(ALLOC_PD, struct.pack("<Q", at)), flush=True)
+    os._exit(0)
+os.waitpid(pid, 0)
+"""
+ANSWERS = """\
+no context EINVAL
+context 0
+second context EINVAL
+unknown ENOTSUP ENOTSUP EINVAL
+length EINVAL
+too short ENOSPC ENOSPC
+response EFAULT
+pd 0
+unused handle ENOENT
+mr 0 EINVAL EINVAL
+address EFAULT EFAULT
+pd in use EBUSY
+cq size EINVAL
+cq address EFAULT
+qp handles EINVAL
+child EIO
+"""
+
+
+@pytest.fixture
+def home():
+    """A folder whose path is short enough for sockets."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield folder
+
+
+def listens(port):
+    """Return whether a process listens on a TCP port (proc(5); state 0A is LISTEN)."""
+    tables = (Path("/proc/net", name).read_text() for name in ("tcp", "tcp6"))
+    return any(re.search(rf":{port:04X} \S+ 0A ", table) for table in tables)
+
+
+@contextlib.contextmanager
+def pair(folder, *program):
+    """Start a program as server and as client."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = cli.command("mlx5", "run", "--", *program, "-p", port)
+    options = {
+        "env": cli.environment(folder), "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT,
+        "text": True,
+    }  # fmt: skip
+    with subprocess.Popen(command, **options) as server:
+        try:
+            cli.until(lambda: listens(port) or server.poll() is not None)
+            with subprocess.Popen([*command, "127.0.0.1"], **options) as client:
+                try:
+                    yield server, client
+                finally:
+                    client.kill()
+        finally:
+            server.kill()
+
+
+@pytest.mark.parametrize("program", [
+    "ib_write_lat -x 0", "ib_read_lat -x 0", "ib_send_lat -x 0", "ib_send_lat -x 0 -e",
+    "ib_write_bw -x 0", "ib_write_bw -x 0 -s 1048576", "ib_send_bw -x 0", "ib_atomic_bw -x 0",
+])  # fmt: skip
+def test_perftest_runs(program, home):
+    with pair(home, *program.split(), "-n", "50") as both:
+        outputs = [each.communicate(timeout=60)[0] for each in both]
+    assert [each.returncode for each in both] == [0, 0], outputs
+    assert re.search(r"^ \d+ +50 +\d", outputs[1], re.MULTILINE), outputs[1]
+
+
+@pytest.mark.parametrize("options", [[], ["-e"]], ids=["polls", "sleeps"])
+def test_pingpong_finds_the_bytes_that_were_sent(options, home):
+    with pair(home, "ibv_rc_pingpong", "-g", "0", "-c", "-n", "50", *options) as both:
+        outputs = [each.communicate(timeout=60)[0] for each in both]
+    assert [each.returncode for each in both] == [0, 0], outputs
+    for text in outputs:
+        assert "50 iters in" in text
+        assert "invalid data" not in text
+
+
+def test_a_killed_server_ends_the_client_with_an_error(home):
+    with pair(home, "ib_read_lat", "-x", "0", "-n", "50000000") as (server, client):
+        cli.until(lambda: "libdgkit-mlx5" in Path(f"/proc/{client.pid}/maps").read_text())
+        before = cli.cpu_seconds(client.pid)
+        cli.until(lambda: cli.cpu_seconds(client.pid) > before + 0.5)  # it polls
+        os.kill(server.pid, signal.SIGKILL)
+        output = client.communicate(timeout=20)[0]
+    assert client.returncode
+    # IBV_WC_RETRY_EXC_ERR, or IBV_WC_WR_FLUSH_ERR if there was no request when the server ended
+    assert re.search(r"Failed status (12|5):", output), output
+
+
+def test_wrong_commands_get_the_errors_of_the_kernel(home):
+    done = cli.run(home, "mlx5", "run", "--", sys.executable, "-c", COMMANDS)
+    assert done.stdout == ANSWERS, done.stderr
+
+
+def test_without_rdma_core_it_says_what_to_install(monkeypatch, capsys):
+    def load(name, *_):
+        raise OSError(name)
+
+    monkeypatch.setattr(ctypes, "CDLL", load)
+    assert main(["mlx5", "run", "--", "true"]) == 3
+    assert "apt install ibverbs-providers" in capsys.readouterr().err
+
+
+def test_env_prints_what_run_sets(capsys):
+    assert main(["mlx5", "env"]) == 0
+    exports = dict(re.findall(r"export (\w+)=(.*)", capsys.readouterr().out))
+    assert exports == software_adapter.environment()
+
+
+def test_a_program_is_needed(capsys):
+    assert main(["mlx5", "run"]) == 2
+    assert main(["mlx5", "run", "--", "/nonexistent"]) == 127
+    assert "no such program" in capsys.readouterr().err
