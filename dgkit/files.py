@@ -10,7 +10,7 @@ import stat
 from itertools import count, starmap
 from pathlib import Path
 
-from .errors import AccessDenied, LimitReached
+from .errors import AccessDenied, LimitReached, NativeError
 
 TYPE_CHECKING = False  # typing's own costs more to import than all of this
 if TYPE_CHECKING:
@@ -54,6 +54,45 @@ def check_own_folder(path: str) -> None:
     found = os.stat(path)  # noqa: PTH116 - at each handshake: pathlib takes five times as long
     if not is_own(found):
         raise AccessDenied(f"{path} is writable by other users, or not yours: `chmod 700 {path}`")
+
+
+def make_own_folder(path: Path, variable: str) -> None:
+    """Create a folder for this user only, if it is missing, and check it.
+
+    Args:
+        path: The folder, in the one that the environment variable `variable` names.
+        variable: Its name, for the error.
+
+    Raises:
+        NativeError: It cannot be created.
+        AccessDenied: It belongs to another user, or other users can write to it.
+    """
+    try:
+        _make_folder(path)
+    except OSError as exc:
+        raise NativeError(
+            exc.errno or errno.EIO,
+            f"cannot create the folder {path} (set {variable} to a folder that you may write to): "
+            f"{exc.strerror}",
+        ) from exc
+    check_own_folder(str(path))
+
+
+def _make_folder(path: Path) -> None:
+    """Create a folder and its missing parents with mode 0700, whatever the umask is.
+
+    Source: XDG base directory specification, "Referencing this specification".
+    """
+    if path.is_dir():
+        return
+    _make_folder(path.parent)
+    try:
+        path.mkdir(mode=0o700)
+    except FileExistsError:  # another process was faster, or it is no folder
+        if path.is_dir():
+            return
+        raise
+    path.chmod(0o700)
 
 
 def check_descriptors(what: str, needed: int) -> None:

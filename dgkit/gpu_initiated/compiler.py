@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..errors import KernelError, Unsupported
-from ..files import check_own_folder, installed_softdoca, is_own, read_regular
+from ..files import installed_softdoca, is_own, make_own_folder, read_regular
 from . import ptx
 
 _PACKAGE = Path(__file__).resolve().parent
@@ -117,12 +117,12 @@ def _cache() -> Path:
     """Return the folder for compiled programs, accessible to this user only.
 
     Raises:
+        NativeError: It cannot be created.
         AccessDenied: It belongs to another user, or other users can write to it.
     """
     root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     folder = root / "dgkit" / "emulated_gpu"
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    check_own_folder(str(folder))
+    make_own_folder(folder, "XDG_CACHE_HOME")
     return folder
 
 

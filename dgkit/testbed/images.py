@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import TestbedError
-from ..files import check_own_folder, replace_file
+from ..files import make_own_folder, replace_file
 from . import apt, initramfs, kernel, qemu
 
 Progress = Callable[[str], None]
@@ -76,8 +76,7 @@ def cache() -> Path:
 
 @contextlib.contextmanager
 def _lock(how: int) -> Iterator[None]:
-    cache().mkdir(mode=0o700, parents=True, exist_ok=True)
-    check_own_folder(str(cache()))
+    make_own_folder(cache(), "XDG_CACHE_HOME")
     fd = os.open(cache() / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(fd, how)

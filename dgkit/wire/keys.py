@@ -24,7 +24,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..errors import AccessDenied, PeerRefused
-from ..files import check_own_folder, is_own, read_regular, replace_file, sync_folder, write_new
+from ..files import (
+    check_own_folder,
+    is_own,
+    make_own_folder,
+    read_regular,
+    replace_file,
+    sync_folder,
+    write_new,
+)
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _MAX_NAME = 64  # characters
@@ -57,32 +65,17 @@ def folder() -> Path:
     """Return the keys folder, creating it if necessary.
 
     Raises:
+        NativeError: It cannot be created.
         AccessDenied: Other users can write to it.
     """
     path = Path(_folder_path())
-    _make_folder(path)
-    check_own_folder(str(path))
+    make_own_folder(path, "XDG_CONFIG_HOME")
     return path
 
 
 def _folder_path() -> str:
     config = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
     return f"{config}/dgkit/keys"
-
-
-def _make_folder(path: Path) -> None:
-    """Create a folder and its missing parents with mode 0700, whatever the umask is.
-
-    Source: XDG base directory specification, "Referencing this specification".
-    """
-    if path.is_dir():
-        return
-    _make_folder(path.parent)
-    try:
-        path.mkdir(mode=0o700)
-    except FileExistsError:  # another process was faster
-        return
-    path.chmod(0o700)
 
 
 def make(name: str = "default") -> KeyPair:

@@ -2,6 +2,7 @@
 
 import errno
 import os
+from contextlib import ExitStack
 from pathlib import Path
 
 import click
@@ -12,8 +13,12 @@ from dgkit.cli.json_file import output_file, write_document
 from dgkit.doca_trace import functions
 from dgkit.doca_trace.trace_file import read_trace
 from dgkit.doctor.collect.snapshot import Snapshot
+from dgkit.errors import NativeError
 from dgkit.files import read_limited, read_regular, replace_file, write_new
+from dgkit.gpu_initiated import compiler
 from dgkit.teach import hints, student_notebook
+from dgkit.testbed import images
+from dgkit.wire import keys
 
 
 def _replaced_by_json(path):
@@ -130,3 +135,21 @@ def test_no_more_than_the_limit_is_read(tmp_path):
     for read in (read_limited, read_regular):
         with pytest.raises(ValueError, match="file has more than 3 bytes, the limit"):
             read(tmp_path / "file", 3)
+
+
+@pytest.mark.parametrize("home", ["/proc/none", __file__])
+@pytest.mark.parametrize(
+    ("variable", "use"),
+    [
+        ("XDG_CONFIG_HOME", lambda: keys.make("a")),
+        ("XDG_CACHE_HOME", lambda: compiler.compile_program("")),
+        ("XDG_CACHE_HOME", lambda: ExitStack().enter_context(images.in_use())),
+    ],
+    ids=["keys", "kernel", "images"],
+)
+def test_where_a_folder_cannot_be_made_the_error_says_what_to_set(monkeypatch, home, variable, use):
+    monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("HOME", home)
+    said = f"cannot create the folder {home}/.*set {variable} to a folder that you may write to"
+    with pytest.raises(NativeError, match=said):
+        use()
