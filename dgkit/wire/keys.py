@@ -219,7 +219,7 @@ class AllowedKeys:
                 try:
                     self._keys = _keys_in(fd)
                 except UnicodeDecodeError as exc:
-                    raise ValueError(f"{path} is not UTF-8 text: mend or remove it") from exc
+                    raise ValueError(f"{path} is not UTF-8 text: fix or remove it") from exc
                 if abs(time.time_ns() - stat.st_ctime_ns) > _SETTLED_NS:
                     self._state = state
         return self._keys

@@ -254,7 +254,7 @@ def judge_link(card: Adapter, settings: Config) -> Finding:
 
 
 def judge_port(machine: Machine, card: Adapter, settings: Config) -> Finding | None:
-    """Return the finding of bluefield-link by active ports of a ConnectX; None without them."""
+    """Judge the link type of a ConnectX by its active ports; return None if it has none."""
     known = [machine.know(rdma.devices).at(address) for address in card.functions]
     layers = {
         port.link_layer

@@ -409,7 +409,7 @@ class LatencyPlot(Results, BokehPanel):
     def _send_state(self) -> None:
         with self._view_model.lock:
             self.broadcast("full_state", self.state_buffers(), title=self.title, **self.state())
-        self._live.take_figures()
+        self._live.update_figures()
         self.refresh_traits()
 
     def static_html(self) -> str:

@@ -149,12 +149,12 @@ class LiveMeasurement:
                 self._send("frame", frame[1], **frame[0])
             now = time.monotonic()
             if now - self._figures_at >= FIGURES_S:
-                self.take_figures()
+                self.update_figures()
             due = max(due + _FRAME_S, now)
             yield due if monitor.buffered else None
 
-    def take_figures(self) -> None:
-        """Copy the figures of the run into `figures`."""
+    def update_figures(self) -> None:
+        """Set `figures` to those of the run as it is now."""
         self._figures_at = time.monotonic()
         before, self.figures = self.figures, self._samples.figures()
         self._figures_changed(self.figures != before)

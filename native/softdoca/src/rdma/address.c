@@ -233,8 +233,8 @@ static void fail(struct doca_rdma_connection *c, const char *why)
 
 /* ---- the client ---- */
 
-/* Lets the connection call again, unless it is too late. */
-static const char *not_yet(struct doca_rdma_connection *c)
+/* Nobody listens yet: connects again later, NULL, unless the time is up. */
+static const char *retry_later(struct doca_rdma_connection *c)
 {
 	rdma_hang_up(c);
 	c->again_ns = is_tcp(c->rdma) ? now_ns() + AGAIN_NS : 0;
@@ -255,7 +255,7 @@ static const char *call(struct doca_rdma_connection *c)
 		return watch(c->rdma, c->fd, c, EPOLLIN) && say(c, PACKET_REQUEST)
 			       ? NULL
 			       : "no connection to the server";
-	return not_yet(c);
+	return retry_later(c);
 }
 
 /* The end of a call that was in progress. */
@@ -265,7 +265,7 @@ static const char *ask(struct doca_rdma_connection *c)
 	int error;
 	socklen_t n = sizeof error;
 	if (getsockopt(c->fd, SOL_SOCKET, SO_ERROR, &error, &n) || error)
-		return not_yet(c);
+		return retry_later(c);
 	c->asked = true;
 	return !epoll_ctl(c->rdma->sockets, EPOLL_CTL_MOD, c->fd, &e) && say(c, PACKET_REQUEST)
 		       ? NULL
