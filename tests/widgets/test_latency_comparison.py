@@ -77,7 +77,7 @@ def measured(rng, scale=1.0, blocks=400, **setting):
         if number != 7:
             ns = scale * rng.lognormal(5, 0.3, 50) * (100 if number == 50 else 1)
             one.add([block(number, ns.astype(np.uint64))])
-    one.keep()
+    one.finish()
     return one
 
 
