@@ -6,11 +6,14 @@ import builtins
 import keyword
 import sys
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ... import memory
 from ...buffers import has_objects
 from ...units import plural, size_text
+
+if TYPE_CHECKING:
+    from .page_message import Json
 
 T = TypeVar("T")
 
@@ -55,7 +58,7 @@ def variable(name: str) -> Any:
     return variables[name]
 
 
-def candidates() -> list[dict[str, Any]]:
+def candidates() -> list[Json]:
     """Return the variables that can be registered as memory, at most 200.
 
     Returns:
@@ -65,7 +68,7 @@ def candidates() -> list[dict[str, Any]]:
         variables = list(user_namespace().items())
     except ValueError:
         return []
-    found: list[dict[str, Any]] = []
+    found: list[Json] = []
     for name, value in variables:
         if not name.startswith("_") and len(found) < _MAX_CANDIDATES:
             description = _describe(value)
@@ -74,7 +77,7 @@ def candidates() -> list[dict[str, Any]]:
     return found
 
 
-def _describe(value: Any) -> dict[str, Any] | None:
+def _describe(value: Any) -> Json | None:
     """Describe a value if it is memory; reads its type and its buffer's format, not its bytes."""
     kind = type(value)
     if hasattr(kind, "__cuda_array_interface__"):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -46,7 +46,7 @@ def check_json(value: Any, depth: int = 0) -> None:
             check_json(item, depth + 1)
 
 
-def check_fields(method: Callable[..., Any], fields: Mapping[str, Any]) -> None:
+def check_fields(method: Callable[..., Any], fields: Json) -> None:
     """Raise ValueError if a field has another type than the handler's parameter of that name."""
     for name, expected in _annotations(method).items():
         value = fields.get(name)
@@ -58,7 +58,7 @@ def check_fields(method: Callable[..., Any], fields: Mapping[str, Any]) -> None:
             raise ValueError(f"invalid message to the panel: {text}")
 
 
-def check_traits(state: Mapping[str, Any]) -> None:
+def check_traits(state: Json) -> None:
     """Raise ValueError if a page must not set one of these traits, or not to its value.
 
     The code of a panel runs in each page of its kernel, so no page may replace it.

@@ -158,7 +158,7 @@ def levels_of(data: bytes, layout: Layout, endian: str) -> Pixels:
     return Pixels(layout, levels.tobytes(), marks, low, high)
 
 
-class RegionImage(RegionScan):
+class RegionImage(RegionScan[Pixels]):
     """The image of the shown region.
 
     Attributes:

@@ -78,7 +78,7 @@ def _statistics(data: bytes) -> tuple[float, float]:
     return mean, abs(float((share * np.log2(share)).sum()))
 
 
-class Overview(RegionScan):
+class Overview(RegionScan[Scan]):
     """The overview of the shown region."""
 
     kind = "overview"

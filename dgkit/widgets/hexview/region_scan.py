@@ -6,7 +6,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
 from ...errors import ClosedError, DgkitError
 from ..base import scheduler
@@ -18,11 +18,12 @@ if TYPE_CHECKING:
 
 _PAUSE_S = 0.5  # between a scan and the next automatic one
 
+T = TypeVar("T")  # what a scan finds
 Key = tuple[int, str]  # the region's id, and the source of the bytes
 Read = Callable[[int, int], Generator[bool, None, bytes]]  # reads (offset, size), in steps
 
 
-class RegionScan(ABC):
+class RegionScan(ABC, Generic[T]):
     """Scan of the shown region on the frame thread, for all views of a panel.
 
     The region is scanned for visible views: on request, when a panel wrote to the region, and every
@@ -58,14 +59,14 @@ class RegionScan(ABC):
         self._lock = threading.Lock()  # guards _wanted, _running and _task
         self._wanted = self._urgent = self._running = False
         self._task: scheduler.Task | None = None
-        self._sent: Any = None
+        self._sent: object = None  # what views were sent last
 
     @abstractmethod
-    def _scan(self, region: SessionRegion, read: Read) -> Generator[bool, None, Any]:
+    def _scan(self, region: SessionRegion, read: Read) -> Generator[bool, None, T]:
         """Read in bounded chunks, yielding in between, and return what was found."""
 
     @abstractmethod
-    def _report(self, key: Key, size: int, found: Any, asked: bool) -> None:
+    def _report(self, key: Key, size: int, found: T, asked: bool) -> None:
         """Send what was found in a region of `size` bytes, if it is new or was asked for."""
 
     def _wanted_now(self) -> bool:

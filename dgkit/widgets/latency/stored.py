@@ -10,7 +10,7 @@ Pages send these records, and a page is not trusted: `restored` checks each valu
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -48,7 +48,7 @@ def stored(run: Run) -> Json:
     }  # fmt: skip
 
 
-def restored(record: Mapping[str, Any], number: int) -> Run:
+def restored(record: Json, number: int) -> Run:
     """Return a run from stored() output, also after JSON.
 
     Args:
@@ -73,7 +73,7 @@ def restored(record: Mapping[str, Any], number: int) -> Run:
 class _StoredHistory(History):
     """The samples of a run as far as a record has them."""
 
-    def __init__(self, record: Mapping[str, Any]) -> None:
+    def __init__(self, record: Json) -> None:
         points = _read_points(_text(record["points"], _POINTS * 80))
         super().__init__(fine=len(points) or 1, coarse=1, tail=1)
         for second, p50, p99, most, count in points:
@@ -122,7 +122,7 @@ def _config(config: RunConfig) -> Json:
     return known | {"machine": asdict(config.machine), "posted": dict(config.posted)}
 
 
-def _read_config(data: Mapping[str, Any]) -> RunConfig:
+def _read_config(data: Json) -> RunConfig:
     known = {name: _scalar(data[name]) for name in RunConfig.__dataclass_fields__
              if name not in ("machine", "posted")}  # fmt: skip
     machine = Machine(**{name: _scalar(value) for name, value in data["machine"].items()})
@@ -155,7 +155,7 @@ def _read_points(text: str) -> list[tuple[float, ...]]:
     return points
 
 
-def _read_exact(record: Mapping[str, Any]) -> tuple[Percentiles, Histogram]:
+def _read_exact(record: Json) -> tuple[Percentiles, Histogram]:
     percentiles = Percentiles(
         **{name: _number(value) for name, value in record["percentiles"].items()}
     )
@@ -168,7 +168,7 @@ def _read_exact(record: Mapping[str, Any]) -> tuple[Percentiles, Histogram]:
     return percentiles, Histogram(edges, counts)
 
 
-def _read_parts(data: Mapping[str, Any]) -> dict[str, list[float]]:
+def _read_parts(data: Json) -> dict[str, list[float]]:
     found = {}
     for name, _, _ in OF_PARTS:
         if name in data:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -110,7 +110,7 @@ class ViewModel:
         self._forget(before[each] for each in before.keys() - self.kept.keys())
 
     @_locked
-    def recall(self, records: Mapping[str, Any]) -> None:
+    def recall(self, records: Json) -> None:
         """Add runs that were stored(), before those of this kernel, whose names they leave alone.
 
         Raises:
