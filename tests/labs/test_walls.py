@@ -45,7 +45,7 @@ def survivors(count, size):
     return sum(os.waitpid(-1, 0)[1] == 0 for _ in range(count))
 
 def fill():
-    '''Write files wherever it is possible; return the folders and the sum of bytes.'''
+    '''Allocate files wherever it is possible; return the folders and the sum of bytes.'''
     folders, written = [], 0
     for folder, names, _ in os.walk("/"):
         if folder in ("/proc", "/usr") or folder.count("/") > 3:
@@ -53,7 +53,8 @@ def fill():
         try:
             for n in range(1000):
                 with open(f"{folder}/left {n}", "wb") as file:
-                    written += file.write(bytes(1 << 20))
+                    os.posix_fallocate(file.fileno(), 0, 1 << 20)
+                written += 1 << 20
                 folders += [folder] * (not n)
         except OSError:
             pass
