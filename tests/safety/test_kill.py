@@ -13,7 +13,6 @@ from dgkit import Device, Status
 from dgkit.errors import PeerLost, PeerTimeout, RegionBusy, TransferError
 
 GIB = 1 << 30
-COPIES = 16  # of 1 GiB, posted at once: on a busy machine one may be complete before the kill
 KINDS = [("memfd", "0", "map"), ("bytearray", "0", "vm"), ("bytearray", "1", "proxy")]
 
 
@@ -38,36 +37,6 @@ def ended(transfer, timeout=1.0):
     return info.value.completion.status, time.monotonic() - start
 
 
-@pytest.mark.parametrize(
-    ("kind", "no_vm", "method", "op"),
-    [(*KINDS[0], "read"), (*KINDS[0], "write"), (*KINDS[1], "write"), (*KINDS[2], "read")],
-)
-def test_an_exporter_killed_in_the_middle_of_a_large_copy_is_lost_within_a_second(
-    kind, no_vm, method, op, monkeypatch
-):
-    monkeypatch.setenv("DGKIT_NO_PROCESS_VM", no_vm)
-    with child(EXPORTER, GIB, kind, "rw") as exporter, Device() as device:
-        remote = keep(device).import_region(bytes.fromhex(exporter.line(60)), timeout=10)
-        assert remote.method == method
-        memory = dgkit.empty(GIB)
-        local, queue = device.register(memory), device.queue(path="worker")
-        posted = [getattr(queue, op)(local, remote) for _ in range(COPIES)]
-        if op == "read":
-            until(lambda: memory.buffer[1], "the copy has begun")
-        exporter.send(signal.SIGKILL)
-        start = time.monotonic()
-        done = in_turn(posted)
-        assert time.monotonic() - start < 1.0
-        assert done < COPIES
-        until(lambda: remote.lost, "the region says so", timeout=1)
-        assert ", lost>" in repr(remote)
-        status, seconds = ended(getattr(queue, op)(local, remote, size=64))
-        assert (status, seconds < 1.0) == (Status.PEER_LOST, True)
-        remote.close()
-        local.close()
-        memory.close()
-
-
 def test_what_was_queued_when_the_exporter_is_killed_is_ok_with_its_bytes_or_peer_lost():
     """OK says that the bytes were moved: the import keeps memory that is mapped alive."""
     size, depth = 16 << 20, 32
@@ -84,6 +53,7 @@ def test_what_was_queued_when_the_exporter_is_killed_is_ok_with_its_bytes_or_pee
         for number in range(done):
             assert local.memory[number * size : (number + 1) * size] == want
         until(lambda: remote.lost, "the region says so", timeout=1)
+        assert ", lost>" in repr(remote)
         assert ended(queue.read(local, remote, size=64))[0] is Status.PEER_LOST
         remote.close()
 
@@ -102,25 +72,6 @@ def test_an_idle_exporter_killed_is_lost_within_a_second(kind, no_vm, method, mo
         with pytest.raises(PeerLost, match="the exporter is gone"):
             device.import_region(token)
         remote.close()
-
-
-@pytest.mark.parametrize("kind", ["memfd", "bytearray"])
-def test_an_importer_killed_while_it_holds_transfers_frees_the_region(kind):
-    memory = dgkit.empty(GIB // 4) if kind == "memfd" else bytearray(GIB // 4)
-    with Device() as device:
-        region = keep(device).register(memory)
-        with child(IMPORTER, region.export().hex()) as importer:
-            importer.line()
-            post = "[kept.append(queue.write(local, remote)) for _ in range(64)] and 'posted'"
-            assert importer.ask(post) == "posted"
-            importer.kill()
-            start = time.monotonic()
-            region.close(timeout=1.0)
-            assert time.monotonic() - start < 1.0
-        assert region.importers == 0
-        view = memoryview(memory.buffer if kind == "memfd" else memory)
-        seen = bytes(view[:64])
-        assert seen == bytes(view[:64])
 
 
 def test_an_importer_killed_is_forgotten_without_a_close():
@@ -172,18 +123,6 @@ def test_an_import_from_a_stopped_exporter_times_out():
         exporter.send(signal.SIGCONT)
         with device.import_region(token, timeout=5) as remote:
             assert remote.size == 64
-
-
-def test_a_copy_through_a_stopped_exporter_times_out_and_works_again_later(monkeypatch):
-    monkeypatch.setenv("DGKIT_NO_PROCESS_VM", "1")
-    with child(EXPORTER, 4096, "bytearray", "rw") as exporter, Device() as device:
-        remote = keep(device).import_region(bytes.fromhex(exporter.line()), timeout=10)
-        local, queue = device.register(bytearray(4096)), device.queue()
-        stop(exporter.pid)
-        assert ended(queue.read(local, remote), 5)[0] is Status.TIMED_OUT
-        exporter.send(signal.SIGCONT)
-        assert queue.read(local, remote).wait(5).size == 4096
-        assert local.memory[:4] == bytes([0, 1, 2, 3])
 
 
 def test_a_mapped_region_of_a_stopped_exporter_can_be_copied():
