@@ -43,7 +43,7 @@ def _uses(root: Path) -> dict[str, dict[str, set[str]]]:
     headers = {path.name: folders[path] for path in text if path.suffix == ".h"}
     owners: defaultdict[str, set[str]] = defaultdict(set)
     for path in text:
-        if path.suffix == ".c":
+        if path.suffix == ".c" and path.name != "preload.c":  # that has names of the C library
             for name in _definitions(text[path]):
                 owners[name].add(folders[path])
     uses: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
