@@ -131,6 +131,9 @@ class Device(DeviceContext):
     ) -> Region:
         """Register a Memory (`dgkit.empty`) or any contiguous buffer, in place.
 
+        The region keeps the memory alive. Do not call `resize(..., refcheck=False)` of a registered
+        NumPy array: it frees the memory under the region, which cannot be detected.
+
         Register an array on a GPU as `dgkit.wrap(array)`. Providers that cannot copy GPU memory
         can only export such a region; `doca`, `softdoca` and `verbs` receive its dma-buf, else its
         address for nvidia-peermem.

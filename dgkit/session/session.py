@@ -103,6 +103,9 @@ class Session(Unique):
     ) -> SessionRegion:
         """Register existing memory of this process, in place.
 
+        The region keeps `obj` alive. Do not call `resize(..., refcheck=False)` of a registered
+        NumPy array: it frees the memory under the region, which cannot be detected.
+
         Args:
             obj: Any object with the buffer protocol, or an array on a GPU (CuPy, PyTorch, JAX,
                 Numba: `__cuda_array_interface__` or DLPack).
