@@ -26,11 +26,12 @@ def runtime_dir() -> Path:
     Raises:
         PeerRefused: It is not owned by this user, or its mode is not 0700; or XDG_RUNTIME_DIR
             belongs to another user, who could replace it.
-        NativeError: It cannot be created.
+        NativeError: It cannot be created, or XDG_RUNTIME_DIR is not UTF-8.
     """
     base = os.environ.get("XDG_RUNTIME_DIR", "")
     path = Path(f"/tmp/dgkit-{os.geteuid()}")
     if base.startswith("/"):
+        _check_text(base)
         _check_owner(base)
         path = Path(f"{base}/dgkit")
     try:
@@ -50,6 +51,18 @@ def runtime_dir() -> Path:
             "set XDG_RUNTIME_DIR"
         )
     return path
+
+
+def _check_text(base: str) -> None:
+    """Refuse a folder that no address of a socket can name: they are UTF-8 in messages."""
+    try:
+        base.encode()
+    except UnicodeEncodeError:
+        raise NativeError(
+            errno.EILSEQ,
+            f"XDG_RUNTIME_DIR is {os.fsencode(base)!r}, which is not UTF-8: set it to another "
+            "folder of this user, or unset it",
+        ) from None
 
 
 def _check_owner(base: str) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from importlib import import_module
+from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
@@ -17,7 +19,6 @@ import click
 
 from .exit_codes import (
     EXIT_CODES,
-    FAILED,
     INTERRUPTED,
     OK,
     TERMINATED,
@@ -170,14 +171,23 @@ def main(args: Sequence[str] | None = None) -> int:
         return _stopped()
     except Terminated:
         return TERMINATED
-    except BrokenPipeError:
-        # stdout is closed (`dgkit info | head -1`): Python would print a message at exit
+    except SystemExit:  # what click and Rich make of a BrokenPipeError
+        if not _reader_has_ended():
+            raise
+        # It has what it wants (`dgkit info | head -1`): no message, also none at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return FAILED
+        return OK
     except Exception as exc:
         if group.traceback:
             traceback.print_exc()
         return _failed(exc)
+
+
+def _reader_has_ended() -> bool:
+    """Return whether stdout is a pipe without a reader, or the /dev/null that Rich made of it."""
+    fd, poll = sys.stdout.fileno(), select.poll()
+    poll.register(fd, 0)
+    return os.path.samestat(os.fstat(fd), Path(os.devnull).stat()) or bool(poll.poll(0))
 
 
 def _open_streams() -> None:

@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 
+from ..errors import NativeError
 from ..files import Fd
 from .sockets import duplicate
 
@@ -38,11 +39,18 @@ class Growth:
 
     Args:
         step: Bytes by which it must have grown to be reported.
+
+    Raises:
+        NativeError: /proc is not mounted.
     """
 
     def __init__(self, step: int = _STEP) -> None:
         self._step = step
-        self._file = Fd(os.open, "/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            self._file = Fd(os.open, "/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError as exc:
+            text = "/proc/self/statm does not exist, by which memory is limited: mount /proc"
+            raise NativeError(exc.errno, text) from exc
         self._fd = self._file.number
         self._base = self._own_bytes()
 

@@ -1,12 +1,15 @@
 """An agent that answers with anything: its client raises DgkitErrors, and shows no escapes."""
 
 import contextlib
+import shlex
+import subprocess
 import threading
 
 import msgspec
 import pytest
 import zmq
 from support.processes import cli
+from support.processes.agents import python
 
 import dgkit
 from dgkit.agent import unit
@@ -154,9 +157,6 @@ def test_the_unit_quotes_its_options_for_systemd(word, quoted):
 @pytest.mark.parametrize("closed", [(1,), (0, 1, 2)])
 def test_a_command_whose_streams_are_closed_ends_in_order(tmp_path, closed):
     shell = " ".join(f"{fd}>&-" for fd in closed)
-    import shlex
-    import subprocess
-
     line = " ".join(map(shlex.quote, cli.command("demo", "--quick")))
     done = subprocess.run(
         ["sh", "-c", f"{line} {shell}"], env=cli.environment(tmp_path), capture_output=True,
@@ -164,6 +164,18 @@ def test_a_command_whose_streams_are_closed_ends_in_order(tmp_path, closed):
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (0, "")
     assert "Error" not in done.stderr
+
+
+def test_without_proc_the_error_says_so(tmp_path):
+    code = "import dgkit\ntry: dgkit.connect()\nexcept dgkit.NativeError as e: print(e.strerror)"
+    own = " ".join(map(shlex.quote, python(code)))
+    line = f"mount -t tmpfs none /proc && {own}"
+    done = subprocess.run(
+        ["unshare", "-rm", "sh", "-c", line], env=cli.environment(tmp_path), capture_output=True,
+        text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert "/proc/self/statm does not exist" in done.stdout
+    assert "Traceback" not in done.stderr
 
 
 MACHINE = {

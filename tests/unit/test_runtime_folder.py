@@ -37,6 +37,13 @@ def test_one_that_others_may_enter_is_refused(folder, mode):
         folder()
 
 
+def test_one_that_is_not_utf_8_is_refused(tmp_path, monkeypatch):
+    """Addresses of sockets are text of messages."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", os.fsdecode(bytes(tmp_path) + b"/\xff"))
+    with pytest.raises(NativeError, match=r"XDG_RUNTIME_DIR is b'.*/\\xff', which is not UTF-8"):
+        runtime_dir()
+
+
 def test_a_link_is_refused(folder, tmp_path):
     (tmp_path / "real").mkdir(mode=0o700)
     (tmp_path / "dgkit").symlink_to(tmp_path / "real")
