@@ -5,10 +5,9 @@ import os
 import resource
 
 import pytest
-from support.dma import keep, rig
-from support.processes.children import IMPORTER, child
+from support.dma import rig
 
-from dgkit import Device, Status
+from dgkit import Status
 from dgkit.errors import TransferError
 
 SIZE = 1 << 20
@@ -96,21 +95,3 @@ def test_a_copy_without_a_free_descriptor_is_no_access_error(mapped):
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         write()
         assert statuses == [Status.OK, Status.IO_FAILED, Status.LOCAL_ERROR]
-
-
-@pytest.mark.parametrize("no_vm", ["0", "1"])
-def test_an_importer_in_another_process_gets_an_error_too(mapped, no_vm):
-    file, view = mapped
-    with Device() as device:
-        region = keep(device).register(view)
-        token = region.export().hex()
-        with child(IMPORTER, token, DGKIT_NO_PROCESS_VM=no_vm) as importer:
-            assert importer.line() == ("proxy" if no_vm == "1" else "vm")
-            assert importer.ask("queue.read(local, remote).wait(5).size") == str(SIZE)
-            assert importer.ask("bytes(memory[-2:])") == "b'ff'"
-            file.truncate(0)
-            answer = importer.ask("queue.read(local, remote).wait(5).size")
-            assert answer.startswith("TransferError read completed with REMOTE_ACCESS_ERROR")
-            answer = importer.ask("queue.write(local, remote).wait(5).size")
-            assert answer.startswith("TransferError write completed with REMOTE_ACCESS_ERROR")
-            assert importer.end() == (0, "")
