@@ -1,4 +1,7 @@
-"""Descriptors that are truncated, altered, random, of another version, boot, or dead process."""
+"""Descriptors that are random, forged, of another version, boot, or dead process.
+
+native/test_descriptor.c has each truncation and each altered bit, and what edited fields gain.
+"""
 
 import os
 import struct
@@ -15,7 +18,7 @@ from dgkit.errors import DescriptorError, DgkitError, PeerLost, PeerVersion, Uns
 QUICK = settings(
     max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-BOOT_ID, KEY, SIZE, ACCESS, PATH = slice(16, 32), slice(32, 48), 48, 56, slice(64, 172)
+BOOT_ID, KEY, PATH = slice(16, 32), slice(32, 48), slice(64, 172)
 
 
 @pytest.fixture(scope="module")
@@ -55,23 +58,6 @@ def test_the_checksum_of_this_test_is_the_cores(token):
     assert summed(token) == token
 
 
-def test_every_shorter_piece_is_refused(device, token):
-    for n in range(len(token)):
-        refused(device, token[:n], words=r"the descriptor is truncated: it has \d+ bytes")
-
-
-def test_a_longer_one_is_refused(device, token):
-    refused(device, token + b"\0", words=r"has \d+ bytes, but \d+ were given")
-    refused(device, token + bytes(10_000), words="were given")
-
-
-def test_every_flipped_bit_is_refused(device, token):
-    for i in range(len(token) * 8):
-        data = bytearray(token)
-        data[i // 8] ^= 1 << i % 8
-        refused(device, bytes(data), (DescriptorError, PeerVersion))
-
-
 @QUICK
 @given(st.binary(max_size=600))
 def test_random_bytes_are_refused(device, data):
@@ -107,23 +93,6 @@ def test_another_boot_id_is_another_machine_and_the_error_names_what_could_cross
     refused(device, forged, Unsupported, r"of another machine.*\(verbs, doca\)")
 
 
-def test_another_key_opens_nothing(device, token):
-    refused(
-        device,
-        altered(token, KEY, os.urandom(16)),
-        words="the exporter has no region for this descriptor",
-    )
-
-
-def test_a_larger_size_or_wider_access_in_the_bytes_gives_no_more(device):
-    source = device.register(bytearray(64))
-    token = source.export("r")
-    larger = altered(token, slice(SIZE, SIZE + 8), struct.pack("<Q", 1 << 40))
-    wider = altered(larger, slice(ACCESS, ACCESS + 4), struct.pack("<I", 3))
-    region = device.import_region(wider)
-    assert (region.size, str(region.access)) == (64, "r")
-
-
 @pytest.mark.parametrize(
     "path", [b"/nowhere/door.sock", b"/", b"relative", b"", b"/dev/null", b"\xff" * 108]
 )
@@ -153,16 +122,10 @@ def test_a_dead_process_is_lost_at_once(device):
     refused(device, token, PeerLost, "the exporter is gone: no process listens on /")
 
 
-def test_a_process_that_ended_well_is_lost_at_once(device):
-    with child(EXPORTER, 64, "memfd", "rw") as exporter:
-        token = bytes.fromhex(exporter.line())
-        assert exporter.end()[0] == 0
-    refused(device, token, PeerLost, "the exporter is gone")
-
-
 def test_refused_imports_leave_no_importer_behind(device):
     with device.register(bytearray(8)) as region:
         token = region.export()
         for i in range(200):
-            refused(device, altered(token, KEY, struct.pack("<QQ", i, i)))
+            forged = altered(token, KEY, struct.pack("<QQ", i, i))
+            refused(device, forged, words="the exporter has no region for this descriptor")
         assert region.importers == 0
