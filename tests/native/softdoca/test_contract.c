@@ -2,8 +2,8 @@
 /*
  * What the official samples rely on, line by line: facts/doca.md, "What the official samples rely
  * on". The number of each test is that of the line. Others test the rest: test_dev.c (1),
- * test_states.c (2, 9), test_export_pair.c (7), test_mmap.c and test_buf_list.c (8), test_dma.c (8,
- * 9), test_export.c (11), test_dmabuf.c (12).
+ * test_states.c (2, 9), test_remote.c (7), test_mmap.c and test_buf_list.c (8), test_dma.c (8, 9),
+ * test_export.c (11), test_dmabuf.c (12).
  */
 #include <dlfcn.h>
 

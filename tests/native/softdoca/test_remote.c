@@ -23,10 +23,16 @@ struct remote {
 
 static void remote_open(struct remote *m, void (*side)(int fd))
 {
+	void *at;
+	size_t len;
+
 	m->host = start(side);
 	CHECK(hears(m->host.fd, &m->offer, sizeof(m->offer)));
 	rig_open(&m->r, SIZE, 8);
 	m->map = imported(&m->r, &m->offer);
+	OK(doca_mmap_get_memrange(m->map, &at, &len));
+	CHECK_EQ((uintptr_t)at, m->offer.addr);
+	CHECK_EQ(len, m->offer.len);
 }
 
 static void remote_close(struct remote *m)
@@ -170,6 +176,7 @@ TEST(a_read_only_export_is_not_written_to)
 static void killed_while_copying(bool by_thread)
 {
 	struct remote m;
+	struct doca_mmap *again;
 	struct doca_buf *src, *dst[8];
 	double end = now_s() + WAIT_SECONDS;
 	bool killed = false;
@@ -195,6 +202,8 @@ static void killed_while_copying(bool by_thread)
 	CHECK_DOCA(m.r.last, DOCA_ERROR_IO_FAILED);
 	run_until_idle(&m.r);
 	CHECK_EQ(in_flight(&m.r), 0);
+	CHECK_DOCA(doca_mmap_create_from_export(NULL, m.offer.desc, m.offer.desc_len, m.r.dev, &again),
+		   DOCA_ERROR_DRIVER);
 	drop(src);
 	for (int i = 0; i < 8; i++)
 		drop(dst[i]);
@@ -225,10 +234,11 @@ static void revoke_then_wait(int fd)
 	memcpy(offer.desc, desc, desc_len);
 	say(fd, &offer, sizeof(offer));
 	CHECK(hears(fd, &told, 1));
-	OK(doca_mmap_destroy(m));
+	OK(doca_mmap_stop(m));
 	munmap(bytes, SIZE);
 	say(fd, &told, 1);
 	CHECK(!hears(fd, &told, 1));
+	OK(doca_mmap_destroy(m));
 	OK(doca_dev_close(dev));
 }
 
