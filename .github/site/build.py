@@ -38,6 +38,7 @@ CHAPTERS = {
     "dgkit/gpu_initiated/README.md": ("gpu-initiated", "GPU-initiated transfers"),
     "dgkit/doca/README.md": ("doca", "On a BlueField"),
     "native/softdoca/README.md": ("softdoca", "softdoca"),
+    "native/mlx5/README.md": ("mlx5", "RDMA programs without an adapter"),
     "dgkit/agent/README.md": ("agent", "Two processes or machines"),
     "dgkit/doctor/README.md": ("doctor", "The doctor"),
     "dgkit/testbed/README.md": ("testbed", "A virtual host and DPU"),
