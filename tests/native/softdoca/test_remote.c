@@ -234,12 +234,12 @@ static void revoke_then_wait(int fd)
 	memcpy(offer.desc, desc, desc_len);
 	say(fd, &offer, sizeof(offer));
 	CHECK(hears(fd, &told, 1));
-	OK(doca_mmap_stop(m));
-	munmap(bytes, SIZE);
+	OK(doca_mmap_stop(m)); /* and the bytes stay where they are */
 	say(fd, &told, 1);
 	CHECK(!hears(fd, &told, 1));
 	OK(doca_mmap_destroy(m));
 	OK(doca_dev_close(dev));
+	munmap(bytes, SIZE);
 }
 
 TEST(memory_that_its_host_took_back_is_not_reached_any_more)
