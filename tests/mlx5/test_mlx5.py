@@ -130,7 +130,11 @@ def test_perftest_runs(program, home):
     assert re.search(r"^ \d+ +50 +\d", outputs[1], re.MULTILINE), outputs[1]
 
 
-@pytest.mark.parametrize("options", [[], ["-e"]], ids=["polls", "sleeps"])
+@pytest.mark.parametrize(
+    "options",
+    [[], ["-e"], ["-s", "5000"]],
+    ids=["polls", "sleeps", "memory_that_only_its_process_writes"],
+)
 def test_pingpong_finds_the_bytes_that_were_sent(options, home):
     with pair(home, "ibv_rc_pingpong", "-g", "0", "-c", "-n", "50", *options) as both:
         outputs = [each.communicate(timeout=60)[0] for each in both]
