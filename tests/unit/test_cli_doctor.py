@@ -253,7 +253,11 @@ def test_the_function_takes_plain_values_and_snapshots(old):
 
 @pytest.mark.parametrize(
     ("wrong", "words"),
-    [({"goal": "x"}, "arm-dma"), ({"checks": "x"}, "no check"), ({"size": 0}, "one byte")],
+    [
+        ({"goal": "x"}, "arm-dma"),
+        ({"checks": "x"}, "no check"),
+        ({"size": 0}, "size is 0; it must be 1 or more"),
+    ],
 )
 def test_the_function_says_what_is_wrong_with_its_arguments(wrong, words, old):
     with pytest.raises(ValueError, match=words):
