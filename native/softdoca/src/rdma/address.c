@@ -9,7 +9,7 @@
  *      CONNECTED          <--------  ACCEPT, its blob  (or REJECT)
  *      READY              -------->  CONNECTED
  *
- * The socket stays open: its end is that of the connection.
+ * The socket stays open: its end is that of the connection, and nothing more is said.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -26,17 +26,12 @@
 
 #define LOOK_NS 100000u /* interval of checking the sockets of a context */
 #define CALL_NS 500000000u /* guess: programs connect to a server that listens a little later */
-#define TCP_NS 5000000000u /* guess: likewise, with the way there */
+#define TCP_NS 5000000000u /* guess: likewise, with the way there; and for what a caller has to say */
 #define AGAIN_NS 50000000u /* between two calls by TCP */
 #define BACKLOG 128
 #define CHECK_CONNECTION(c) CHECK_OBJECT(c, OBJECT_RDMA_CONNECTION, "an RDMA connection")
 
 enum packet_kind { PACKET_REQUEST = 1, PACKET_ACCEPT, PACKET_REJECT, PACKET_READY };
-
-struct packet {
-	struct rdma_blob blob;
-	uint32_t kind, reserved;
-};
 
 struct doca_rdma_addr {
 	struct object o;
@@ -193,7 +188,7 @@ static bool is_own(const struct doca_rdma *r, int fd)
 
 static bool say(const struct doca_rdma_connection *c, enum packet_kind kind)
 {
-	const struct packet p = {.blob = c->blob, .kind = kind};
+	const struct rdma_packet p = {.blob = c->blob, .kind = kind};
 	return send(c->fd, &p, sizeof p, MSG_DONTWAIT | MSG_NOSIGNAL) == sizeof p;
 }
 
@@ -231,6 +226,18 @@ static void fail(struct doca_rdma_connection *c, const char *why)
 	rdma_hang_up(c);
 }
 
+/* The peer is gone, or breaks the protocol. */
+static void hung_up(struct doca_rdma_connection *c, const char *why)
+{
+	rdma_hang_up(c);
+	if (c->state == CONNECTION_CALLED)
+		rdma_connection_free(c);
+	else if (c->state == CONNECTION_CONNECTED)
+		rdma_connection_break(c);
+	else if (c->state < CONNECTION_CONNECTED)
+		fail(c, why);
+}
+
 /* ---- the client ---- */
 
 /* Nobody listens yet: connects again later, NULL, unless the time is up. */
@@ -238,7 +245,7 @@ static const char *retry_later(struct doca_rdma_connection *c)
 {
 	rdma_hang_up(c);
 	c->again_ns = is_tcp(c->rdma) ? now_ns() + AGAIN_NS : 0;
-	return now_ns() < c->call_until_ns ? NULL : "nobody listens to the port";
+	return now_ns() < c->until_ns ? NULL : "nobody listens to the port";
 }
 
 /* Returns why the connection fails; NULL also if nobody listens yet: then it has no socket. */
@@ -278,16 +285,26 @@ static const char *look_after(struct doca_rdma_connection *c)
 	const uint64_t now = now_ns();
 	if (c->fd < 0)
 		return now < c->again_ns ? NULL : call(c);
-	return c->asked || now < c->call_until_ns ? NULL : "the server's machine does not answer";
+	return c->asked || now < c->until_ns ? NULL : "the server's machine does not answer";
 }
 
-/* Calls the servers that did not listen yet. */
-static void call_again(struct doca_rdma *r)
+/* A caller that stays silent must not keep a connection that another could have. */
+static bool is_late(const struct doca_rdma_connection *c)
 {
-	for (struct doca_rdma_connection *c = r->connections; c; c = c->next) {
+	return is_tcp(c->rdma) && (c->state == CONNECTION_CALLED || c->state == CONNECTION_ACCEPTED) &&
+	       now_ns() >= c->until_ns;
+}
+
+/* Calls the servers that did not listen yet, and ends callers that are late. */
+static void look_after_all(struct doca_rdma *r)
+{
+	for (struct doca_rdma_connection *c = r->connections, *next; c; c = next) {
+		next = c->next;
 		const char *why = c->state == CONNECTION_CALLING ? look_after(c) : NULL;
 		if (why)
 			fail(c, why);
+		else if (is_late(c))
+			hung_up(c, "the peer has not answered in time");
 	}
 }
 
@@ -301,7 +318,7 @@ static doca_error_t connect_to(struct doca_rdma *r, const struct doca_rdma_addr 
 	if (a->type == DOCA_RDMA_ADDR_TYPE_GID)
 		memcpy(c->peer_gid, &a->ip6.sin6_addr, sizeof c->peer_gid);
 	c->addr = copy_of(a);
-	c->call_until_ns = now_ns() + (is_tcp(r) ? TCP_NS : CALL_NS);
+	c->until_ns = now_ns() + (is_tcp(r) ? TCP_NS : CALL_NS);
 	const char *why = !c->addr	 ? "no memory for its address"
 			  : !is_tcp(r) && !is_local(a) ? "the address is of another machine"
 					 : call(c);
@@ -321,7 +338,7 @@ doca_error_t doca_rdma_connect_to_addr(struct doca_rdma *rdma, struct doca_rdma_
 	RETURN_INSIDE(rdma->ctx.pe, connect_to(rdma, addr, connection_user_data));
 }
 
-static bool answered(struct doca_rdma_connection *c, const struct packet *p)
+static bool answered(struct doca_rdma_connection *c, const struct rdma_packet *p)
 {
 	static const uint8_t any[sizeof c->peer_gid];
 	const uint8_t *gid = p->blob.address.gid;
@@ -437,6 +454,7 @@ static void take_call(struct doca_rdma *r, struct rdma_listener *l)
 	}
 	c->fd = fd;
 	c->state = CONNECTION_CALLED;
+	c->until_ns = now_ns() + TCP_NS;
 	doca_rdma_addr_create(DOCA_RDMA_ADDR_TYPE_IPv4, "127.0.0.1", l->port, &c->addr);
 }
 
@@ -452,7 +470,7 @@ doca_error_t doca_rdma_connection_get_addr(const struct doca_rdma_connection *rd
 	return DOCA_SUCCESS;
 }
 
-static bool requested(struct doca_rdma_connection *c, const struct packet *p)
+static bool requested(struct doca_rdma_connection *c, const struct rdma_packet *p)
 {
 	struct doca_rdma *r = c->rdma;
 	if (p->kind != PACKET_REQUEST || !r->request_cb) {
@@ -474,6 +492,7 @@ static doca_error_t accept_it(struct doca_rdma_connection *c)
 	if (!say(c, PACKET_ACCEPT))
 		return REFUSE(DOCA_ERROR_NOT_CONNECTED, "the peer of connection %u is gone", c->id);
 	c->state = CONNECTION_ACCEPTED;
+	c->until_ns = now_ns() + TCP_NS;
 	return DOCA_SUCCESS;
 }
 
@@ -520,41 +539,48 @@ static bool established(struct doca_rdma_connection *c)
 	return r->established_cb;
 }
 
-static bool hung_up(struct doca_rdma_connection *c)
+/* Reads what has arrived, so that it wakes nobody again. Returns whether the peer has said a packet, in
+ * *p: it says one in three states only. */
+static bool hear_packet(struct doca_rdma_connection *c, struct rdma_packet *p)
 {
-	rdma_hang_up(c);
-	if (c->state == CONNECTION_CALLED)
-		rdma_connection_free(c);
-	else if (c->state == CONNECTION_CONNECTED)
-		rdma_connection_break(c);
-	else if (c->state < CONNECTION_CONNECTED)
-		fail(c, "the peer is gone");
-	return false;
+	const bool speaks = c->state == CONNECTION_CALLING || c->state == CONNECTION_CALLED ||
+			    c->state == CONNECTION_ACCEPTED;
+	const ssize_t n = recv(c->fd, (char *)&c->heard + c->n_heard, sizeof c->heard - c->n_heard,
+			       MSG_DONTWAIT);
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return false;
+	c->n_heard += n > 0 ? (size_t)n : 0;
+	const bool whole = c->n_heard == sizeof c->heard;
+	if (n > 0 && speaks && !whole && is_tcp(c->rdma))
+		return false; /* the rest is on its way */
+	if (n <= 0 || !speaks || !whole || rdma_blob_parse(&c->heard.blob, sizeof c->heard.blob, &p->blob)) {
+		hung_up(c, n <= 0 ? "the peer is gone" : "the peer does not speak the protocol");
+		return false;
+	}
+	p->kind = c->heard.kind;
+	c->n_heard = 0;
+	return true;
 }
 
 static bool hear(struct doca_rdma_connection *c)
 {
-	struct packet p;
+	struct rdma_packet p;
 	if (c->state == CONNECTION_CALLING && !c->asked) {
 		const char *why = ask(c);
 		if (why)
 			fail(c, why);
 		return false;
 	}
-	ssize_t n = recv(c->fd, &p, sizeof p, MSG_DONTWAIT | MSG_PEEK);
-	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+	if (!hear_packet(c, &p))
 		return false;
-	if (is_tcp(c->rdma) && n > 0 && (size_t)n < sizeof p)
-		return false; /* the rest is on its way */
-	if (n > 0)
-		n = recv(c->fd, &p, sizeof p, MSG_DONTWAIT);
-	if (n != sizeof p || rdma_blob_parse(&p.blob, sizeof p.blob, &p.blob))
-		return hung_up(c);
 	if (c->state == CONNECTION_CALLED)
 		return requested(c, &p);
 	if (c->state == CONNECTION_CALLING)
 		return answered(c, &p) && established(c);
-	return c->state == CONNECTION_ACCEPTED && p.kind == PACKET_READY && established(c);
+	if (p.kind == PACKET_READY)
+		return established(c);
+	hung_up(c, "the peer does not speak the protocol");
+	return false;
 }
 
 bool rdma_hear(struct doca_rdma *r)
@@ -565,7 +591,7 @@ bool rdma_hear(struct doca_rdma *r)
 	const uint64_t now = now_ns();
 	if (now - r->looked_ns < LOOK_NS)
 		return false;
-	call_again(r);
+	look_after_all(r);
 	if (r->sockets < 0 || epoll_wait(r->sockets, &e, 1, 0) != 1) {
 		r->looked_ns = now; /* otherwise there may be another one */
 		return false;

@@ -124,6 +124,12 @@ struct rdma_blob {
 	uint32_t link_qpn, link_psn; /* of the adapter's second queue pair: see rdma_verbs.c */
 };
 
+/* Between the two ends of a connection by address. */
+struct rdma_packet {
+	struct rdma_blob blob;
+	uint32_t kind, reserved; /* enum packet_kind of address.c */
+};
+
 struct doca_rdma_connection {
 	struct object o;
 	uint32_t id;
@@ -137,8 +143,10 @@ struct doca_rdma_connection {
 	uint8_t peer_gid[16];
 	int fd; /* of a connection by address; -1: none */
 	struct doca_rdma_addr *addr; /* likewise; NULL: none */
-	uint64_t call_until_ns, again_ns; /* while nobody listens; the next call */
+	uint64_t until_ns, again_ns; /* when it fails if the peer says nothing; the next call */
 	bool asked; /* the request was sent */
+	struct rdma_packet heard; /* of the peer; it may arrive in parts */
+	size_t n_heard;
 	struct rdma_blob peer; /* of one that is requested */
 	struct rdma_ring send, receive;
 	/* Over the software NIC. */
