@@ -1,8 +1,10 @@
-"""Processes of this Python that run a module of dgkit."""
+"""Processes that end with this one: of this Python, which run a module of dgkit, or others."""
 
 from __future__ import annotations
 
 import _thread
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +13,62 @@ from queue import SimpleQueue
 TYPE_CHECKING = False  # typing's own costs more to import than all of this
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import IO
+
+_EXECUTE = """
+import ctypes, os, signal, sys
+ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)
+for number in (signal.SIGPIPE, signal.SIGXFSZ):
+    signal.signal(number, signal.SIG_DFL)
+if os.getppid() == int(sys.argv[1]):
+    os.execv(sys.argv[2], sys.argv[2:])
+"""
+
+
+def end_with_parent() -> None:
+    """Have this process, which start() started, killed when the one that started it ends.
+
+    For one that may wait in C for ever, and would not see the end of its socket.
+    """
+    import ctypes
+
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)  # PR_SET_PDEATHSIG: prctl(2)
+
+
+def bound(command: Sequence[str | os.PathLike[str]]) -> list[str]:
+    """Return a command that runs a program until the thread that starts it ends.
+
+    The kernel kills it then, also after SIGKILL; but not what it has started itself.
+
+    Raises:
+        FileNotFoundError: There is no such program.
+    """
+    import errno
+    import shutil
+
+    name, *arguments = map(os.fspath, command)
+    found = shutil.which(name)
+    if found is None:
+        raise FileNotFoundError(errno.ENOENT, "no such program that may be executed", name)
+    return [sys.executable, "-I", "-S", "-c", _EXECUTE, str(os.getpid()), found, *arguments]
+
+
+def start_program(
+    command: Sequence[str | os.PathLike[str]], stdout: IO[str], env: Mapping[str, str]
+) -> subprocess.Popen[bytes]:
+    """Start a program without input that is killed when this process ends: see bound().
+
+    Raises:
+        FileNotFoundError: There is no such program.
+    """
+
+    def process() -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            bound(command), stdin=subprocess.DEVNULL, stdout=stdout, stderr=stdout, env=env
+        )
+
+    return _start(process)
 
 
 def start(
@@ -38,26 +95,35 @@ def start(
         f"from {module} import main; sys.exit(main(int(sys.argv[1])))"
     )
     search = ":".join(path or str(Path.cwd()) for path in sys.path)
+
+    def process() -> subprocess.Popen[bytes]:
+        with theirs:
+            return subprocess.Popen(
+                [sys.executable, "-c", program, str(theirs.fileno()), search],
+                stdin=subprocess.DEVNULL,
+                stdout=stdout,
+                pass_fds=(theirs.fileno(),),
+                start_new_session=True,
+                env=env,
+            )
+
+    return _start(process)
+
+
+def _start(starts: Callable[[], subprocess.Popen[bytes]]) -> subprocess.Popen[bytes]:
+    """Call a function that starts a process, in a thread that waits for the process's end."""
     started: SimpleQueue[subprocess.Popen[bytes] | BaseException] = SimpleQueue()
 
     def run() -> None:
         try:
-            with theirs:
-                process = subprocess.Popen(
-                    [sys.executable, "-c", program, str(theirs.fileno()), search],
-                    stdin=subprocess.DEVNULL,
-                    stdout=stdout,
-                    pass_fds=(theirs.fileno(),),
-                    start_new_session=True,
-                    env=env,
-                )
+            process = starts()
         except BaseException as error:
             started.put(error)
             return
         started.put(process)
         process.wait()
 
-    # not threading.Thread: an interrupted start() may leave it in a table, with `theirs` open
+    # not threading.Thread: an interrupted start() may leave it in a table, with a socket open
     _thread.start_new_thread(run, ())
     result = started.get()
     if isinstance(result, BaseException):

@@ -26,14 +26,14 @@ def read_json(text: str | bytes) -> Any:
 def check_depth(value: Any) -> None:
     """Raise ValueError if lists and dicts are nested more than 64 levels deep."""
     level = [value]
-    for _ in range(_MOST_LEVELS + 1):
-        level = [part for each in level for part in _parts(each)]
+    for _ in range(_MOST_LEVELS):
+        level = [
+            part
+            for each in level
+            if isinstance(each, dict | list)
+            for part in (each.values() if isinstance(each, dict) else each)
+            if isinstance(part, dict | list)
+        ]
         if not level:
             return
     raise ValueError(_TOO_DEEP)
-
-
-def _parts(value: Any) -> Any:
-    if isinstance(value, dict):
-        return value.values()
-    return value if isinstance(value, list) else ()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .console import print_json, say
+from .console import print_json, progress_bar, progress_bars, say
 from .exit_codes import FAILED, OK
 from .options import as_json
 from .run_program import not_run
@@ -91,7 +91,8 @@ def compare(traces: tuple[Path, ...], json_: bool) -> int:
     """
     from ..doca_trace import compare as compare_traces
 
-    comparison = compare_traces(traces)
+    with progress_bars() as progress, progress_bar(progress, "comparing") as advance:
+        comparison = compare_traces(traces, advance)
     if json_:
         print_json(_document(comparison))
     else:

@@ -11,6 +11,7 @@ import mmap
 import struct
 import time
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,19 +72,23 @@ def _by_descriptors(trace: Trace, other: Trace, number: int) -> list[Requirement
         if blob in exported
     ]
     own, used = _descriptors(trace, "B"), _descriptors(other, "b")
-    for blob, (_, call) in used.items():
+    owners: dict[Any, list[int]] = defaultdict(list)  # calls that end what was exported
+    for index, call in enumerate(trace.calls):
+        if call.name in _ENDS and call.arguments:
+            owners[call.arguments[0]].append(index)
+    uses = {value: i for i, call in enumerate(other.calls) for value in call.arguments}
+    connected = -1
+    for blob, (index, call) in used.items():
         if blob not in own:
             continue
-        owner = own[blob][1].arguments[0]
         if call.name == "doca_rdma_connect":
-            found += _until_the_end(trace, other, number, call)
+            connected = max(connected, index)
             continue
-        last = _last_use(other, call.outputs[0]) if call.outputs else 0
-        found += [
-            Requirement(index, number, last + 1)
-            for index, end in enumerate(trace.calls)
-            if end.name in _ENDS and end.arguments[:1] == [owner]
-        ]
+        last = uses.get(call.outputs[0], 0) if call.outputs else 0
+        ends = owners[own[blob][1].arguments[0]]
+        found += [Requirement(end, number, last + 1) for end in ends]
+    if connected >= 0:
+        found += _until_the_end(trace, other, number, connected)
     return found
 
 
@@ -98,11 +103,17 @@ def _descriptors(trace: Trace, kind: str) -> dict[Any, tuple[int, Call]]:
     return found
 
 
-def _until_the_end(trace: Trace, other: Trace, number: int, connect: Call) -> list[Requirement]:
-    """Return that contexts stop when the other side has used the connection, or seen its end."""
-    later = other.calls[other.calls.index(connect) :]
-    first = next((call for call in later if _ends_connections(call)), other.calls[-1])
-    count = other.calls.index(first)
+def _until_the_end(trace: Trace, other: Trace, number: int, connected: int) -> list[Requirement]:
+    """Return that contexts stop when the other side has used its connections, or seen their end.
+
+    Args:
+        trace: The trace whose contexts stop.
+        other: The other side's.
+        number: Its index.
+        connected: Index of its last call that connected.
+    """
+    later = range(connected, len(other.calls))
+    count = next((i for i in later if _ends_connections(other.calls[i])), len(other.calls) - 1)
     return [
         Requirement(index, number, count)
         for index, call in enumerate(trace.calls)
@@ -115,11 +126,6 @@ def _ends_connections(call: Call) -> bool:
         callback.function.name == "doca_rdma_connection_disconnection_cb_t"
         for callback in call.callbacks
     )
-
-
-def _last_use(trace: Trace, handle: Any) -> int:
-    uses = [index for index, call in enumerate(trace.calls) if handle in call.arguments]
-    return uses[-1] if uses else 0
 
 
 class Gate:

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
-import subprocess
-import sys
+import socket
 import tempfile
+import threading
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import astuple, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from .. import child
 from ..errors import DgkitError
 from .causal_order import requirements
 from .functions import load, recorder_folder
 from .trace_file import Trace, read_trace
 
-_START_S = 600  # to read a trace
+_START_S = 600  # for a replay to read its trace
 _SILENCE_S = 20  # of a replay: longer than any wait in it
 
 
@@ -64,18 +66,23 @@ class Comparison:
         return [difference for trace in self.traces for difference in trace.differences]
 
 
-def compare(paths: Sequence[Path]) -> Comparison:
+def compare(
+    paths: Sequence[Path], progress: Callable[[int, int], object] = lambda *_: None
+) -> Comparison:
     """Replay traces against softdoca at the same time.
 
     Args:
         paths: One trace, or those of the two sides of one run.
+        progress: Called with what is done, and the total.
 
     Raises:
         TraceError: A file is not a trace, or a replay found none of DOCA's calls.
         FileNotFoundError: This installation has no recorder.
     """
-    functions = load()
-    traces = [read_trace(path, functions) for path in paths]
+    functions, done = load(), _Done(progress, len(paths))
+    traces = [
+        read_trace(path, functions, done.of(index, "reading")) for index, path in enumerate(paths)
+    ]
     with tempfile.TemporaryDirectory(prefix="dgkit-trace-") as folder:
         (Path(folder) / "devices").write_text(_devices(traces))
         (Path(folder) / "counts").write_bytes(bytes(8 * len(traces)))
@@ -85,41 +92,62 @@ def compare(paths: Sequence[Path]) -> Comparison:
             "verbs": [index for index, trace in enumerate(traces) if trace.has_verbs],
             "kernels": any(trace.has_kernels for trace in traces),
         }
-        runs = [
-            _Run(trace, Path(folder), shared | {"index": index, "waits": [*map(astuple, waits)]})
-            for index, (trace, waits) in enumerate(zip(traces, requirements(traces), strict=True))
-        ]
-        with ThreadPoolExecutor(len(runs)) as pool:
-            try:
-                return Comparison(list(pool.map(_Run.run, runs)))
-            finally:
-                for run in runs:
-                    run.stop()
+        with contextlib.ExitStack() as stack:
+            pool = stack.enter_context(ThreadPoolExecutor(len(traces)))  # ends after the processes
+            runs = []
+            for index, (trace, waits) in enumerate(zip(traces, requirements(traces), strict=True)):
+                plan = shared | {"index": index, "waits": [*map(astuple, waits)]}
+                run = _Run(trace, Path(folder), plan, done.of(index, "replaying"))
+                stack.callback(run.close)
+                runs.append(run)
+            return Comparison(list(pool.map(_Run.run, runs)))
+
+
+class _Done:
+    """Adds up how far the traces are: each is read, then replayed."""
+
+    def __init__(self, progress: Callable[[int, int], object], traces: int) -> None:
+        self._progress, self._total = progress, 2000 * traces
+        self._parts: dict[tuple[int, str], int] = {}
+        self._lock = threading.Lock()
+
+    def of(self, trace: int, step: str) -> Callable[[int, int], None]:
+        """Return the function that takes how far a step of a trace is."""
+
+        def advance(done: int, total: int) -> None:
+            with self._lock:
+                self._parts[trace, step] = 1000 * done // total
+                self._progress(sum(self._parts.values()), self._total)
+
+        return advance
 
 
 class _Run:
     """The process that replays one trace."""
 
-    def __init__(self, trace: Trace, folder: Path, plan: dict[str, Any]) -> None:
-        self._trace, self._folder = trace, folder
+    def __init__(
+        self,
+        trace: Trace,
+        folder: Path,
+        plan: dict[str, Any],
+        progress: Callable[[int, int], object],
+    ) -> None:
+        self._trace, self._folder, self._progress = trace, folder, progress
         header = trace.header
         calls = sum(1 for _ in trace.every_call())
         self._result = Replayed(
             str(trace.path), str(header.get("doca"))[:32], header.get("softdoca") is True, calls,
             trace.is_complete,
         )  # fmt: skip
-        search = os.pathsep.join(sys.path)
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", _PROGRAM, str(trace.path), json.dumps(plan), search],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=self._environment(),
-        )
+        self._plan = json.dumps({"path": str(trace.path), **plan}).encode() + b"\n"
+        self._socket, theirs = socket.socketpair()
+        self._process = child.start("dgkit.doca_trace.replay", theirs, env=self._environment())
 
     def run(self) -> Replayed:
         """Collect what the process writes until it ends."""
         last: dict[str, Any] = {}
+        with contextlib.suppress(ConnectionError):  # it has ended
+            self._socket.sendall(self._plan)
         for entry in self._entries():
             if "difference" in entry:
                 self._result.differences.append(
@@ -130,6 +158,11 @@ class _Run:
                 )  # fmt: skip
             elif "skipped" in entry:
                 self._result.skipped[entry["f"], entry["reason"]] += 1
+            elif "progress" in entry:
+                self._progress(*entry["progress"])
+                continue
+            elif "failed" in entry:
+                raise DgkitError(f"{self._result.path}: the replay failed: {entry['failed']}")
             last = entry
         if "done" not in last:
             self._note_end(last)
@@ -138,25 +171,23 @@ class _Run:
 
     def _entries(self) -> Iterator[dict[str, Any]]:
         """Yield the lines of the process; kill it if it is silent for too long."""
-        assert self._process.stdout is not None
-        fd, rest, patience = self._process.stdout.fileno(), b"", _START_S
-        while select.select([fd], [], [], patience)[0]:
-            part, patience = os.read(fd, 1 << 16), _SILENCE_S
+        rest, patience = b"", _START_S
+        while select.select([self._socket], [], [], patience)[0]:
+            part = self._socket.recv(1 << 16)
             if not part:
                 self._process.wait()
                 return
             *lines, rest = (rest + part).split(b"\n")
-            yield from map(json.loads, lines)
+            for entry in map(json.loads, lines):
+                if "at" in entry:  # it has been read
+                    patience = _SILENCE_S
+                yield entry
         self._process.kill()
         self._process.wait()
 
     def _note_end(self, last: dict[str, Any]) -> None:
         """Report that the replay ended before the trace."""
-        assert self._process.stderr is not None
-        words = self._process.stderr.read().decode(errors="replace").strip().splitlines()
         code = self._process.returncode
-        if code == 1 and words:  # an exception of Python
-            raise DgkitError(f"{self._result.path}: the replay failed: {words[-1]}")
         why = (
             f"no return within {_SILENCE_S} s"
             if code == -9
@@ -173,10 +204,11 @@ class _Run:
             )
         )
 
-    def stop(self) -> None:
+    def close(self) -> None:
         """End the process."""
-        with self._process:  # closes its pipes
-            self._process.kill()
+        self._process.kill()
+        self._process.wait()
+        self._socket.close()
 
     def _environment(self) -> dict[str, str]:
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("SOFTDOCA_", "DGKIT_"))}
@@ -188,15 +220,6 @@ class _Run:
             "CUDA_VISIBLE_DEVICES": "",  # GPUs are emulated
             "XDG_RUNTIME_DIR": str(self._folder / "runtime"),
         }
-
-
-_PROGRAM = """
-import sys
-path, plan, search = sys.argv[1:]
-sys.path[:] = search.split(':')
-from dgkit.doca_trace.replay import main
-sys.exit(main(path, plan))
-"""
 
 
 def _devices(traces: Sequence[Trace]) -> str:

@@ -19,6 +19,7 @@ from collections import defaultdict, deque
 from pathlib import Path
 from typing import Any
 
+from .. import child
 from .causal_order import Gate, Requirement
 from .functions import Function, Functions, Parameter, load
 from .replay_network import OF_FRAMES, Network, is_of_frames
@@ -29,6 +30,7 @@ from .trace_values import CannotReplayError, Values, event_key, is_subject
 PARTS = ("common", "dma", "comch", "rdma", "verbs", "gpunetio", "eth", "flow")
 _WAIT_S, _LEAST_WAIT_S = 5.0, 0.1  # for a callback: less with each that did not come
 _IDLE_S = 0.05  # then other engines make progress, too: they may have to send what is waited for
+_REPORTED_CALLS = 1000  # between two reports of progress
 _DRAIN = 1000  # calls of doca_pe_progress at the end
 _MOST_ADDRESS_SPACE = 16 << 30
 _SUCCESS, _AGAIN = 0, 5
@@ -78,10 +80,13 @@ class Replay:
         plan = self._plan
         waits = [Requirement(*wait) for wait in plan["waits"]]
         gate = Gate(Path(plan["counts"]), plan["index"], waits, self._progress_all)
+        count = len(self._trace.calls)
         for index, call in enumerate(self._trace.calls):
             gate.wait(index)
             self._replay(call)
             gate.done(index + 1)
+            if index % _REPORTED_CALLS == 0:
+                _report(count + index, 2 * count)
         for _ in range(_DRAIN):
             if not self._progress_all():
                 break
@@ -423,18 +428,36 @@ def _write_difference(kind: str, call: Call | None, recorded: str, replayed: str
     _write({"difference": kind, **place, "recorded": recorded, "replayed": replayed})
 
 
+def _report(done: int, total: int) -> None:
+    _write({"progress": [done, total]})
+
+
 def _tell(kind: str, call: Call, reason: str) -> None:
     _write({kind: call.number, "f": call.name, "reason": reason})
 
 
-def main(path: str, plan: str) -> int:
+def main(fd: int) -> int:
     """Replay a trace by a plan of comparison.py; write what differs, a JSON object a line."""
+    child.end_with_parent()
+    os.dup2(fd, 1)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # logs of the libraries
+    with os.fdopen(fd, "rb") as file:
+        plan = json.loads(file.readline())
+    try:
+        _replay(Path(plan["path"]), plan)
+    except Exception as error:
+        _write({"failed": f"{type(error).__name__}: {error}"})
+        return 1
+    _write({"done": True})
+    return 0
+
+
+def _replay(path: Path, plan: dict[str, Any]) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_AS, (_MOST_ADDRESS_SPACE, _MOST_ADDRESS_SPACE))
     folder = Path(os.environ["SOFTDOCA_LIB"])
     for name in ("ibverbs/libibverbs.so.1", *(f"libdoca_{part}.so.3" for part in PARTS)):
         ctypes.CDLL(str(folder / name), ctypes.RTLD_GLOBAL)
     functions = load()
-    Replay(read_trace(Path(path), functions), functions, json.loads(plan)).run()
-    _write({"done": True})
-    return 0
+    trace = read_trace(path, functions, lambda done, total: _report(done, 2 * total))
+    Replay(trace, functions, plan).run()

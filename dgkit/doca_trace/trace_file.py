@@ -7,8 +7,9 @@ memory, user data and callbacks are numbers, which a replay maps to its own.
 
 from __future__ import annotations
 
+import io
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from ..json_input import read_json
 from .functions import Function, Functions
 
 MOST_BYTES, MOST_LINE = 256 << 20, 16 << 10
+_REPORTED_BYTES = 1 << 20  # between two reports of progress
 _MOST_MEMORY = 1 << 30  # of all ranges: a replay allocates them
 _VALUE = re.compile(r"([a-z_0-9]{1,64}):([0-9]{1,18})(?:\+([0-9]{1,20}))?|blob:[0-9a-f]{16}")
 _RULES = re.compile(r"[a-z0-9_=; ]{0,2048}", re.ASCII)
@@ -166,33 +168,44 @@ class Trace:
                 waiting += callback.calls
 
 
-def read_trace(path: Path, functions: Functions) -> Trace:
+def read_trace(
+    path: Path, functions: Functions, progress: Callable[[int, int], object] = lambda *_: None
+) -> Trace:
     """Read and check a trace.
+
+    Args:
+        path: The file.
+        functions: What is known of DOCA's functions.
+        progress: Called with the bytes that were read, and those of the file.
 
     Raises:
         TraceError: It is not a trace.
         OSError: It cannot be read.
     """
     try:
-        lines = read_limited(path, MOST_BYTES).split(b"\n")
+        content = read_limited(path, MOST_BYTES)
     except ValueError as exc:
         raise TraceError(f"{exc}: record fewer calls") from None
-    reader = _Reader(path, functions)
-    for number, line in enumerate(lines, 1):
-        if not line:
-            continue
+    reader, done, reported = _Reader(path, functions), 0, 0
+    for number, line in enumerate(io.BytesIO(content), 1):
         try:
-            reader.take(line)
+            if line != b"\n":
+                reader.take(line.removesuffix(b"\n"))
         except (ValueError, KeyError, TypeError) as error:
-            if number == len(lines) and number > 1:  # cut by the end of its process
+            if not line.endswith(b"\n") and number > 1:  # cut by the end of its process
                 break
             reason = f"no {error}" if isinstance(error, KeyError) else str(error)
             raise TraceError(
                 f"{path}, line {number}: {reason}; record the program again with "
                 "`dgkit softdoca record`"
             ) from error
+        done += len(line)
+        if done - reported >= _REPORTED_BYTES:
+            reported = done
+            progress(done, len(content))
     if not reader.trace.header:
         raise TraceError(f"{path} is empty: record a program with `dgkit softdoca record`")
+    progress(len(content), len(content))
     return reader.trace
 
 
@@ -204,6 +217,7 @@ class _Reader:
         self._waiting: dict[int, list[Callback]] = {}  # by the call that they are in
         self._callbacks: dict[int, Callback] = {}
         self._seen: set[int] = set()
+        self._memory = 0  # bytes of all ranges
 
     def take(self, line: bytes) -> None:
         """Add a line. Raises ValueError, KeyError or TypeError if it is not a line of a trace."""
@@ -237,8 +251,9 @@ class _Reader:
         if call:
             self.trace.returned.setdefault(call, []).append(number)
             return
+        self._memory += size - self.trace.memory.get(number, 0)
         self.trace.memory[number] = size
-        if sum(self.trace.memory.values()) > _MOST_MEMORY:
+        if self._memory > _MOST_MEMORY:
             raise ValueError(
                 f"the program's memory has more than {_MOST_MEMORY >> 20} MiB, which a replay "
                 "would allocate: record it with smaller buffers"

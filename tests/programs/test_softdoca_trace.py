@@ -15,7 +15,9 @@ from support.doca.libraries import HOME
 from support.processes import cli
 
 from dgkit.cli import main
-from dgkit.doca_trace import TraceError, compare
+from dgkit.doca_trace import TraceError, compare, comparison
+from dgkit.doca_trace.causal_order import Requirement
+from dgkit.errors import DgkitError
 
 COMPLETED, CHANGED = "doca_dma_task_memcpy_completion_cb_t", "doca_ctx_state_changed_callback_t"
 PROGRESS = "doca_pe_progress"
@@ -347,6 +349,30 @@ def test_a_difference_between_the_sides_is_found(sides, tmp_path):
     received["args"][2] += 1
     found = compare([sides[0], written(lines, tmp_path / "dpu")]).differences
     assert [(each.kind, each.function) for each in found] == [("value", PROGRESS)]
+
+
+def test_each_of_ten_thousand_calls_waits_for_one_of_the_other_side(tmp_path):
+    """What they wait for is more than the arguments of a process can have."""
+    header = {"trace": 1, "boot": 7, "start_ns": 0, "machine": {"side": "both"}}
+    call = {"in": 0, "thread": 1, "f": "doca_of_the_future", "args": [], "result": 0}
+    paths, count, reports = [], 10_000, []
+    for name, late_ns, took_ns in (("first", 0, 1), ("second", 5, 1 << 40)):
+        calls = [
+            call | {"call": n + 1, "at_ns": 10 * n + late_ns, "took_ns": took_ns}
+            for n in range(count)
+        ]
+        paths.append(written([header, *calls, {"end": 1}], tmp_path / name))
+    found = compare(paths, lambda done, total: reports.append((done, total)))
+    assert [trace.skipped.total() for trace in found.traces] == [count, count]
+    assert not found.differences
+    assert reports == sorted(reports)
+    assert reports[-1][0] > 0.9 * reports[-1][1]
+
+
+def test_an_error_of_a_replay_is_raised(lines, tmp_path, monkeypatch):
+    monkeypatch.setattr(comparison, "requirements", lambda _: [[Requirement(0, 1, 1)]])
+    with pytest.raises(DgkitError, match="the replay failed: "):
+        compare([written(lines, tmp_path / "trace")])
 
 
 # ---- traces of strangers ----
