@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import shutil
@@ -133,7 +134,7 @@ def samples(folder: Path) -> int:
     names = sorted(path.name for path in sources.iterdir())
     if existing := [name for name in names if (folder / name).exists()]:
         raise click.UsageError(f"{folder} already has {', '.join(existing)}, which are kept")
-    shutil.copytree(sources, folder, copy_function=shutil.copyfile, dirs_exist_ok=True)
+    _copy(sources, folder)
     click.echo(folder)
     say(f'Build with: eval "$(dgkit softdoca env)" && make -C {shlex.quote(str(folder))}')
     return 0
@@ -160,6 +161,28 @@ def nvcc(arguments: tuple[str, ...]) -> int:
     from ..gpu_initiated.nvcc import compile_as_nvcc
 
     return compile_as_nvcc(arguments)
+
+
+def _copy(sources: Path, folder: Path) -> None:
+    """Copy the content of a folder to another one, whole or not at all."""
+    is_new = not folder.exists()
+    part = folder / ".samples.part"  # on the same disk, so that no rename fails for want of space
+    try:
+        shutil.rmtree(part, ignore_errors=True)  # left by a process that was killed
+        part.mkdir(parents=True)
+        for source in sorted(sources.rglob("*")):
+            target = part / source.relative_to(sources)
+            if source.is_dir():
+                target.mkdir()
+            else:
+                shutil.copyfile(source, target)
+        for path in list(part.iterdir()):
+            path.rename(folder / path.name)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+        if is_new:
+            with contextlib.suppress(OSError):  # it has its files
+                folder.rmdir()
 
 
 def _home() -> Path:

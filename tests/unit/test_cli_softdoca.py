@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import os
+import resource
 import signal
 import subprocess
 from pathlib import Path
@@ -211,6 +212,23 @@ def test_samples_overwrite_nothing(tmp_path, capsys):
     assert "local_copy.c" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["local_copy.c"]
     assert (tmp_path / "local_copy.c").read_text() == "mine"
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_samples_that_cannot_be_written_leave_nothing(exists, tmp_path, capsys):
+    folder = tmp_path / "samples"
+    if exists:
+        folder.mkdir()
+        (folder / "mine").touch()
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (3000, before[1]))  # an error as of a full disk
+    try:
+        assert main(["softdoca", "samples", str(folder)]) == 1
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert "File too large" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.rglob("*")] == ["samples", "mine"] * exists
+    assert main(["softdoca", "samples", str(folder)]) == 0
 
 
 @pytest.mark.parametrize("name", ["env", "run", "samples"])
