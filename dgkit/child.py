@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import _thread
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
 from queue import SimpleQueue
+
+from .threads import starting
 
 TYPE_CHECKING = False  # typing's own costs more to import than all of this
 if TYPE_CHECKING:
@@ -26,16 +27,6 @@ if os.getppid() == int(sys.argv[1]):
 """
 
 
-def end_with_parent() -> None:
-    """Have this process, which start() started, killed when the one that started it ends.
-
-    For one that may wait in C for ever, and would not see the end of its socket.
-    """
-    import ctypes
-
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)  # PR_SET_PDEATHSIG: prctl(2)
-
-
 def bound(command: Sequence[str | os.PathLike[str]]) -> list[str]:
     """Return a command that runs a program until the thread that starts it ends.
 
@@ -47,7 +38,7 @@ def bound(command: Sequence[str | os.PathLike[str]]) -> list[str]:
     import errno
     import shutil
 
-    name, *arguments = map(os.fspath, command)
+    name, *arguments = [os.fspath(part) for part in command]
     found = shutil.which(name)
     if found is None:
         raise FileNotFoundError(errno.ENOENT, "no such program that may be executed", name)
@@ -124,7 +115,8 @@ def _start(starts: Callable[[], subprocess.Popen[bytes]]) -> subprocess.Popen[by
         process.wait()
 
     # not threading.Thread: an interrupted start() may leave it in a table, with a socket open
-    _thread.start_new_thread(run, ())
+    with starting("a process of dgkit"):
+        _thread.start_new_thread(run, ())
     result = started.get()
     if isinstance(result, BaseException):
         raise result

@@ -298,7 +298,9 @@ enum dg_reason {
 	/* EMEDIUMTYPE: the RDMA adapter's driver or the kernel does not support dma-buf. */
 	DG_REASON_DMABUF_ADAPTER,
 	/* EMEDIUMTYPE: rdma-core is too old for dma-buf. */
-	DG_REASON_DMABUF_RDMA_CORE
+	DG_REASON_DMABUF_RDMA_CORE,
+	/* EAGAIN: a thread cannot be started. */
+	DG_REASON_THREADS
 };
 
 /* Returns the last error of this thread as one sentence. Valid until its next failing call. */

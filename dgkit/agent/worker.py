@@ -7,7 +7,8 @@ import threading
 from collections import deque
 from collections.abc import Callable
 
-from ..errors import ClosedError, LimitReached, QueueFull
+from ..errors import ClosedError, QueueFull
+from ..threads import starting
 from ..wire.essential import essential_thread
 
 _BACKLOG = 1024  # queued requests of one client
@@ -70,14 +71,8 @@ class SerialWorker:
         if self._thread is not None:
             return
         thread = essential_thread(self._name, self._run)
-        try:
+        with starting("the agent"):
             thread.start()
-        except RuntimeError as exc:  # "can't start new thread"
-            raise LimitReached(
-                errno.EAGAIN,
-                "the agent cannot start another thread: `ulimit -u` or the container's limit of "
-                "processes is reached; close a session or raise it",
-            ) from exc
         self._thread = thread
 
     def finish(self, last: Callable[[], None] | None = None) -> None:

@@ -88,6 +88,7 @@ _ERRORS: dict[int, tuple[type[Exception], str]] = {
     lib.DG_REASON_DMABUF_GPU: (ExportError, "dmabuf-gpu"),
     lib.DG_REASON_DMABUF_ADAPTER: (ExportError, "rdma-dmabuf"),
     lib.DG_REASON_DMABUF_RDMA_CORE: (ExportError, "rdma-core"),
+    lib.DG_REASON_THREADS: (LimitReached, ""),
 }
 
 

@@ -13,13 +13,13 @@ import ctypes
 import json
 import os
 import resource
+import signal
 import sys
 import time
 from collections import defaultdict, deque
 from pathlib import Path
 from typing import Any
 
-from .. import child
 from .causal_order import Gate, Requirement
 from .functions import Function, Functions, Parameter, load
 from .replay_network import OF_FRAMES, Network, is_of_frames
@@ -31,6 +31,7 @@ PARTS = ("common", "dma", "comch", "rdma", "verbs", "gpunetio", "eth", "flow")
 _WAIT_S, _LEAST_WAIT_S = 5.0, 0.1  # for a callback: less with each that did not come
 _IDLE_S = 0.05  # then other engines make progress, too: they may have to send what is waited for
 _REPORTED_CALLS = 1000  # between two reports of progress
+_PDEATHSIG = 1  # of prctl(2): with the thread that has started this process
 _DRAIN = 1000  # calls of doca_pe_progress at the end
 _MOST_ADDRESS_SPACE = 16 << 30
 _SUCCESS, _AGAIN = 0, 5
@@ -438,7 +439,8 @@ def _tell(kind: str, call: Call, reason: str) -> None:
 
 def main(fd: int) -> int:
     """Replay a trace by a plan of comparison.py; write what differs, a JSON object a line."""
-    child.end_with_parent()
+    # a call of softdoca may wait for ever: then nothing reads the socket's end
+    ctypes.CDLL(None).prctl(_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     os.dup2(fd, 1)
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # logs of the libraries
     with os.fdopen(fd, "rb") as file:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import _thread
 import contextlib
-import errno
 import os
 import threading
 from collections.abc import Callable, Iterator
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
-from ..errors import ClosedError, DgkitError, LimitReached
+from ..errors import ClosedError, DgkitError
 from ..sizes import WAIT_S
+from ..threads import starting
 
 if TYPE_CHECKING:
     from .copier import Slots
@@ -64,14 +64,8 @@ class Worker:
         """Start the thread unless it runs. If a race starts a second one, that ends at once."""
         if self._running.locked():
             return
-        try:
+        with starting("a session"):
             _thread.start_new_thread(self._run, ())
-        except RuntimeError as exc:  # "can't start new thread"
-            raise LimitReached(
-                errno.EAGAIN,
-                "this process cannot start another thread: `ulimit -u` or the container's limit "
-                "of processes is reached",
-            ) from exc
 
     def wait(self, job: Job, timeout: float) -> bool:
         """Wait for a job at most `timeout` seconds, perhaps less; return whether it has ended.

@@ -9,6 +9,7 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import PeerLost, PeerTimeout
+from ..threads import starting
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -86,7 +87,8 @@ def limited(call: Callable[[], T], limit_s: float) -> T:
         except BaseException as error:  # re-raised in the caller's thread
             answers.put((False, error))
 
-    threading.Thread(target=run, name="dgkit-fleet-call", daemon=True).start()
+    with starting("a fleet"):
+        threading.Thread(target=run, name="dgkit-fleet-call", daemon=True).start()
     try:
         ok, answer = answers.get(timeout=limit_s)
     except Empty:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import html_cards
 from ..errors import DgkitError, PeerLost
+from ..threads import starting
 from ..units import plural, size_text, us
 from ..validate import byte_count, real, whole
 from .dispatch import Dispatcher, Job, Outcome
@@ -199,7 +200,8 @@ class Sweep:
         self.total = self.rows + len(jobs) * len(plan.sizes)
         self._dispatcher = Dispatcher(registry, jobs, limit_s=limit_s, rejoin_s=rejoin_s)
         self._thread = threading.Thread(target=self._run, name="dgkit-fleet-sweep", daemon=True)
-        self._thread.start()
+        with starting("a sweep"):
+            self._thread.start()
 
     def _jobs(self, pairs: Sequence[tuple[str, str]]) -> list[Job]:
         """Return a job for each pair, op and path without a file in the folder."""

@@ -14,6 +14,7 @@ from ..errors import ClosedError, DgkitError, PeerLost
 from ..gpu_initiated.kernel_benchmark import gpu_name, shared_meter
 from ..memory import why_no_gpu
 from ..report import GPU_INITIATED, Machine, PostedLatencyReport
+from ..threads import starting
 from ..validate import whole
 
 TYPE_CHECKING = False  # importing typing takes longer than importing this whole module
@@ -182,7 +183,8 @@ class KernelMonitor:
         self._pending: Pending | None = None
         self._meter: Meter | None = None
         self._failed: Exception | None = None
-        threading.Thread(target=self._compile, name="dgkit-compile", daemon=True).start()
+        with starting("a measurement"):
+            threading.Thread(target=self._compile, name="dgkit-compile", daemon=True).start()
 
     @property
     def scratch(self) -> tuple[SessionRegion, ...]:

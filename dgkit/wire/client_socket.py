@@ -16,6 +16,7 @@ import zmq
 from ..errors import ClosedError
 from ..files import Fd, check_descriptors
 from ..live_set import LiveSet
+from ..threads import check_threads
 from .address import Address, parse
 from .error_codec import to_exception
 from .messages import MAX_REPLY
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
     from .messages import Ended
 
 
-_DESCRIPTORS = 8  # more than one takes
+_DESCRIPTORS, _MONITOR_DESCRIPTORS = 24, 8  # more than one takes
+_THREADS = 2  # of libzmq
 
 
 class Subscriptions:
@@ -67,7 +69,7 @@ class Subscriptions:
             ClosedError: The connection is closed.
             LimitReached: Too few file descriptors are left.
         """
-        check_descriptors("a monitor", _DESCRIPTORS)
+        check_descriptors("a monitor", _MONITOR_DESCRIPTORS)
         address = self._resolve(parse(endpoint))
         with self._lock:
             if self._closed:
@@ -125,6 +127,8 @@ class ClientSocket:
     """
 
     def __init__(self, address: Address, identity: tuple[str, str] | None) -> None:
+        check_descriptors("a connection", _DESCRIPTORS)
+        check_threads("a connection", _THREADS)
         self.context = zmq.Context()
         self.socket = self.context.socket(zmq.DEALER)
         self.monitor = self.context.socket(zmq.PAIR)

@@ -17,6 +17,8 @@ from pathlib import Path
 import zmq
 
 from ..errors import NativeError
+from ..files import check_descriptors
+from ..threads import check_threads
 from . import keys as keyring
 from .acceptor import Acceptor, Arrivals
 from .address import HEARTBEAT_S, Address, check_heartbeat, claimed, fresh, parse
@@ -27,6 +29,7 @@ from .sockets import PUBLISHED_HWM, drain, set_heartbeat, set_keepalive, z85_of
 # two threads for one socket: the monitor could then report a connection's end before its start.
 _ROUTER_THREAD, _PUBLISHER_THREAD = 1, 2
 _THREADS = 2
+_DESCRIPTORS = 48  # more than those of its sockets
 # Deadline of a handshake, and of the Hello after it; at least as long as a heartbeat. libzmq's
 # default lets an unfinished handshake occupy a connection for 30 s.
 _HELLO_S = 5.0
@@ -120,6 +123,8 @@ class Listener:
         self._files: list[tuple[Path, int]] = []
         self.arrivals = Arrivals()
         self.behind = 0
+        check_descriptors("an agent", _DESCRIPTORS)
+        check_threads("an agent", _THREADS + 1)
         self.context = zmq.Context(_THREADS)
         self._open: list[zmq.Socket[bytes]] = []
         try:

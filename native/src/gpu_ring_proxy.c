@@ -73,7 +73,7 @@ int dg_proxy_open(dg_device *dev, uint64_t spin_ns, dg_proxy **out)
 	const int rc = dg_poller_start(&p->poller, "dgkit-proxy", spin_ns, pass, p);
 	if (rc) {
 		free(p);
-		return dg_fail(rc, "cannot start the proxy's thread: %s", strerror(rc));
+		return rc;
 	}
 	*out = p;
 	return 0;

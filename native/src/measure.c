@@ -176,8 +176,7 @@ static int floor_handoff(struct floor *f, uint64_t *samples_ns)
 	pthread_t t;
 	int rc = dg_thread_start(&t, "dgkit-floor", floor_side, f);
 	if (rc)
-		return dg_fail(rc, "cannot start the second thread of the measurement: %s",
-			       strerror(rc));
+		return rc;
 	for (uint32_t i = 1; i <= f->count; i++) {
 		uint64_t before = now_ns();
 		atomic_store_explicit(&f->doorbell, i, memory_order_release);

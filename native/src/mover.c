@@ -498,11 +498,8 @@ int dg_mover_open(dg_device *dev, const char *path, dg_mover **out)
 				   : NULL;
 	m->stop_fd = eventfd(0, EFD_CLOEXEC);
 	int rc = m->stop_fd < 0 ? dg_fail_errno("cannot create an eventfd") : listen_at(m, path);
-	if (!rc) {
-		rc = -dg_thread_start(&m->acceptor, "dgkit movers", accept_all, m);
-		if (rc)
-			dg_fail(-rc, "cannot start a thread");
-	}
+	if (!rc)
+		rc = dg_thread_start(&m->acceptor, "dgkit movers", accept_all, m);
 	if (rc)
 		mover_free(m);
 	else

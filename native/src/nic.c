@@ -72,10 +72,8 @@ static int open_nic(dg_device *dev, uint64_t spin_ns, bool is_part, dg_nic **out
 	int rc = dg_nic_table_open(n);
 	if (!rc)
 		rc = dg_exec_staging_open(&n->engine);
-	if (!rc) {
-		const int error = dg_poller_start(&n->poller, "dgkit-nic", spin_ns, pass, n);
-		rc = error ? dg_fail(error, "cannot start the NIC's thread: %s", strerror(error)) : 0;
-	}
+	if (!rc)
+		rc = dg_poller_start(&n->poller, "dgkit-nic", spin_ns, pass, n);
 	if (rc)
 		release(n);
 	else

@@ -302,7 +302,7 @@ static int start_resolver(struct dg_nic *n)
 		rc = dg_thread_start(&n->resolver, "dgkit-nic-keys", resolve, n);
 	n->resolver_runs = !rc;
 	dg_poller_unlock(&n->poller);
-	return rc ? dg_fail(rc, "cannot start the thread that imports keys: %s", strerror(rc)) : 0;
+	return rc;
 }
 
 /* Imports the table of another NIC. */

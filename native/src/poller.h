@@ -31,7 +31,7 @@ struct dg_poller {
 	struct dg_poller_stats stats;
 };
 
-/* Starts the thread. spin_ns is ignored on one CPU. Returns 0 or a positive errno. */
+/* Starts the thread. spin_ns is ignored on one CPU. Errors: those of dg_thread_start(). */
 int dg_poller_start(struct dg_poller *p, const char *name, uint64_t spin_ns,
 		    bool (*pass)(void *arg), void *arg);
 /* Acquires the lock, which the thread releases between two passes. */

@@ -4,6 +4,7 @@ import time
 
 import pytest
 from support.dma import keep
+from support.processes.agents import agent
 from support.processes.children import run
 
 import dgkit
@@ -120,6 +121,58 @@ except (dgkit.OutOfMemory, dgkit.LimitReached) as error:
 dgkit.empty(1 << 20).close()
 """
 
+LISTENER = """
+import os, resource
+import dgkit
+from dgkit.wire.listener import Listener
+open_listener = lambda: Listener(None, None).close()
+resource.setrlimit(resource.RLIMIT_NOFILE, (256, 4096))
+open_listener()
+used, refused = len(os.listdir("/proc/self/fd")), 0
+for spare in range(0, 60, 3):
+    resource.setrlimit(resource.RLIMIT_NOFILE, (used + spare, 4096))
+    try:
+        open_listener()
+    except dgkit.LimitReached as error:
+        assert "file descriptors" in str(error), error
+        refused += 1
+assert 0 < refused < 20, refused
+print("ok")
+"""
+
+# The stack of a thread is address space, of which root has no more than others.
+THREADS = """
+import os, resource, sys
+import dgkit, dgkit.child, dgkit.session.connect, dgkit.wire.connection, dgkit.wire.listener
+from dgkit.session.connect import inspect
+CALLS = {
+    "device": lambda: dgkit.Device("soft").close(),
+    "listener": lambda: dgkit.wire.listener.Listener(None, None).close(),
+    "connection": lambda: inspect(sys.argv[2], timeout=20),
+    "process": lambda: dgkit.child.start_program(["true"], sys.stderr, os.environ).wait(),
+}
+call, hard, refused = CALLS[sys.argv[1]], resource.getrlimit(resource.RLIMIT_AS)[1], 0
+kept = dgkit.Device("soft")  # the core's tables are more than what is left below
+for mib in range(2, 128, 4):
+    with open("/proc/self/statm") as file:
+        used = int(file.read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + (mib << 20), hard))
+    try:
+        call()
+        break
+    except dgkit.LimitReached as error:
+        assert "ulimit -v" in str(error), error
+        refused += 1
+    except (dgkit.OutOfMemory, MemoryError):
+        pass
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (hard, hard))
+else:
+    raise AssertionError("it never succeeds")
+assert refused
+print("ok")
+"""
+
 
 def test_one_memory_more_than_files_may_be_open_is_a_named_limit_and_nothing_leaks():
     assert int(run(FILES)) >= 1
@@ -132,6 +185,16 @@ def test_whatever_step_meets_the_limit_of_files_refuses_and_gives_all_back():
 @pytest.mark.parametrize("call", ["empty", "register", "monitor"])
 def test_a_session_names_the_limit_of_files_whatever_step_meets_it(call):
     assert run(SESSION, call) == "ok\n"
+
+
+def test_an_agent_names_the_limit_of_files():
+    assert run(LISTENER) == "ok\n"
+
+
+@pytest.mark.parametrize("call", ["device", "listener", "connection", "process"])
+def test_a_thread_that_cannot_start_names_its_limits(call):
+    with agent() as running:
+        assert run(THREADS, call, running.address) == "ok\n"
 
 
 def test_too_little_address_space_is_a_named_limit():

@@ -30,7 +30,7 @@ _BASE = {
     "schema",
     "sizes",
 }
-_BASE |= {"callbacks", "cell_lifetime", "child", "files", "json_input"}
+_BASE |= {"callbacks", "cell_lifetime", "child", "files", "json_input", "threads"}
 _BOTTOM = _BASE | {"dma", "memory", "report", "wire"}
 ALLOWED = {
     "_version": set(),
@@ -42,13 +42,14 @@ ALLOWED = {
     "files": {"errors"},
     "callbacks": set(),
     "cell_lifetime": {"callbacks"},
-    "child": set(),
+    "threads": {"errors"},
+    "child": {"threads"},
     "json_input": set(),
     "validate": {"errors", "units"},
     "buffers": {"errors"},
     "live_set": set(),
     "unique": set(),
-    "nccl": {"dma", "files", "html_cards", "units"},
+    "nccl": {"child", "dma", "files", "html_cards", "units"},
     "software_adapter": {"errors", "files", "runtime_folder"},
     "html_cards": {"types", "units"},
     "dma": _BASE | {"_native"},

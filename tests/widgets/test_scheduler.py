@@ -8,6 +8,7 @@ import time
 import pytest
 from support.processes.waiting import until
 
+from dgkit.errors import LimitReached
 from dgkit.widgets.base import scheduler
 
 
@@ -321,7 +322,7 @@ def test_without_a_free_thread_a_task_fails_with_the_reason_and_the_next_one_run
         patched.setattr(threading.Thread, "start", refuse)
         task = scheduler.start((None for _ in range(3)), failed.append)
     assert task.done
-    assert str(failed[0]) == "can't start new thread"
+    assert isinstance(failed[0], LimitReached)
     task = scheduler.start((True for _ in range(3)), failed.append)
     until(lambda: task.done, "the next task has run")
     assert len(failed) == 1

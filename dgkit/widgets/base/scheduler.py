@@ -24,7 +24,8 @@ import time
 from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from ...errors import ClosedError, DgkitError, PeerTimeout
+from ...errors import ClosedError, DgkitError, LimitReached, PeerTimeout
+from ...threads import starting
 
 if TYPE_CHECKING:
     from ...session import SessionTransfer
@@ -154,7 +155,7 @@ class _Scheduler:
                 self._tasks.append(task)
                 if self._thread is None:
                     self._thread = self._start()
-        except RuntimeError as error:  # the system has no thread left
+        except LimitReached as error:
             with self._lock:
                 self._tasks.remove(task)
             task.cancel(error)
@@ -163,7 +164,8 @@ class _Scheduler:
     def _start(self) -> threading.Thread:
         run = contextvars.copy_context().run
         thread = threading.Thread(target=run, args=(self._run,), name=FRAMES, daemon=True)
-        thread.start()
+        with starting("a panel"):
+            thread.start()
         return thread
 
     def wake(self) -> None:
@@ -259,7 +261,8 @@ class BackgroundCall(Generic[T]):
         self._result: list[T] = []
         self._error: BaseException | None = None
         run = contextvars.copy_context().run
-        threading.Thread(target=run, args=(self._run,), name=BACKGROUND, daemon=True).start()
+        with starting("a panel"):
+            threading.Thread(target=run, args=(self._run,), name=BACKGROUND, daemon=True).start()
         self._done.wait(_SHORT_CALL_S)
 
     def _run(self) -> None:

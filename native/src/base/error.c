@@ -32,6 +32,8 @@ static int errno_of(int reason)
 	case DG_REASON_DMABUF_ADAPTER:
 	case DG_REASON_DMABUF_RDMA_CORE:
 		return EMEDIUMTYPE;
+	case DG_REASON_THREADS:
+		return EAGAIN;
 	}
 	return EINVAL;
 }

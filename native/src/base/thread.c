@@ -1,14 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <errno.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 
+#include "error.h"
 #include "thread.h"
 
 #include "dgkit.h"
+
+static int refuse(const char *name, int rc)
+{
+	struct rlimit processes = {0};
+	if (rc != EAGAIN)
+		return dg_fail(rc, "cannot start the thread %s: %s", name, strerror(rc));
+	getrlimit(RLIMIT_NPROC, &processes);
+	return dg_fail(DG_REASON_THREADS,
+		       "cannot start the thread %s: this user's processes and threads (`ulimit -u`, "
+		       "RLIMIT_NPROC, is %lld), those of its container (pids.max) or the memory for "
+		       "its stack (`ulimit -v`) are at their limit",
+		       name, (long long)processes.rlim_cur);
+}
 
 int dg_thread_start(pthread_t *t, const char *name, void *(*run)(void *), void *arg)
 {
@@ -18,9 +34,10 @@ int dg_thread_start(pthread_t *t, const char *name, void *(*run)(void *), void *
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	int rc = pthread_create(t, NULL, run, arg);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	if (!rc)
-		pthread_setname_np(*t, name);
-	return rc;
+	if (rc)
+		return refuse(name, rc);
+	pthread_setname_np(*t, name);
+	return 0;
 }
 
 void dg_cond_init(pthread_cond_t *c)

@@ -4,8 +4,7 @@
 
 #include <pthread.h>
 
-/* Starts a named thread with all signals blocked. Returns 0 or a positive errno, as
- * pthread_create. */
+/* Starts a named thread with all signals blocked. Errors: DG_REASON_THREADS, ENOMEM. */
 int dg_thread_start(pthread_t *t, const char *name, void *(*run)(void *), void *arg);
 /* Initializes a condition variable whose waits end by the monotonic clock: the wall clock may be set
  * meanwhile. */

@@ -309,7 +309,7 @@ static int soft_open(struct dg_device *dev, const dg_device_config *cfg, void **
 	if (rc) {
 		close(e->doorbell);
 		free(e);
-		return dg_fail(rc, "cannot start the engine's thread: %s", strerror(rc));
+		return rc;
 	}
 	dev->caps.max_size = INT64_MAX;
 	dev->caps.inline_max = 16384;

@@ -412,8 +412,7 @@ int dg_verbs_control_start(struct verbs *d)
 	if (d->wake_fd < 0 || set_nonblocking(d->channel->fd) ||
 	    set_nonblocking(d->notice_channel->fd))
 		return dg_fail_errno("cannot set up the events of RDMA connections");
-	int rc = dg_thread_start(&d->thread, "dgkit-verbs", control, d);
-	return rc ? dg_fail(rc, "cannot start the thread for RDMA connections: %s", strerror(rc)) : 0;
+	return dg_thread_start(&d->thread, "dgkit-verbs", control, d);
 }
 
 void dg_verbs_control_stop(struct verbs *d)

@@ -481,8 +481,7 @@ static int open_all(void)
 	    watch(server.stop_fd, EPOLLIN, ON_STOP) || watch(server.poll_fd, EPOLLIN, ON_POLL))
 		return dg_fail_errno("cannot set up the share server's epoll");
 	set_poll_timer();
-	int rc = dg_thread_start(&server.thread, "dgkit-share", run, NULL);
-	return rc ? dg_fail(rc, "cannot start the share server's thread: %s", strerror(rc)) : 0;
+	return dg_thread_start(&server.thread, "dgkit-share", run, NULL);
 }
 
 int dg_share_server_acquire(void)
