@@ -17,6 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from .child import bound, start_program
 from .dma import measure
 from .files import beside_core
 from .html_cards import table
@@ -278,13 +279,7 @@ class Run:
         self._output = tempfile.TemporaryFile("w+")  # noqa: SIM115 (closed by close())
         given = environment(self._folder.name, dpu=dpu) | (variables or {})
         try:
-            self._process = subprocess.Popen(
-                [os.fspath(part) for part in command],
-                env=os.environ | given,
-                stdin=subprocess.DEVNULL,
-                stdout=self._output,
-                stderr=subprocess.STDOUT,
-            )
+            self._process = start_program(command, self._output, os.environ | given)
         except OSError:
             self.close()
             raise
@@ -390,7 +385,9 @@ def selftest(
         ranks, rounds=rounds, seed=seed, processes=processes, kill=kill, gpu=gpu
     )
     variables = os.environ | ({} if dpu is None else {"DGKIT_NCCL_DPU": dpu})
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=variables)
+    done = subprocess.run(
+        bound(command), capture_output=True, text=True, check=False, env=variables
+    )
     if done.returncode:
         raise AssertionError(done.stderr.strip() or f"the program ended with {done.returncode}")
     report: dict[str, Any] = json.loads(done.stdout)

@@ -21,6 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -653,12 +654,16 @@ static void *run_rank(void *argument)
 static int run_processes(const struct options *o, struct rank *ranks)
 {
 	pid_t pids[RANKS_MAX];
+	const pid_t parent = getpid();
 	int failed = 0, status;
 	for (unsigned i = 0; i < o->ranks; i++) {
 		pids[i] = fork();
 		if (pids[i] < 0)
 			return -errno;
 		if (!pids[i]) {
+			prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+			if (getppid() != parent)
+				_exit(1);
 			run_rank(&ranks[i]);
 			exit(0);
 		}

@@ -7,7 +7,9 @@ import signal
 import subprocess
 
 import pytest
+from support.processes import cli
 from support.processes.agents import agent
+from support.processes.waiting import children, gone, until
 
 from dgkit import nccl
 from dgkit.cli import main
@@ -53,6 +55,16 @@ def test_a_killed_rank_is_noticed_within_2_s(capsys):
     assert main(["nccl", "selftest", *given]) == 0
     assert "noticed the killed one within" in capsys.readouterr().out
     assert 0 < nccl.selftest(2, rounds=2, processes=True, kill=True)["loss_noticed_ms"] <= 2000
+
+
+def test_a_killed_selftest_leaves_no_process():
+    command = cli.command("nccl", "selftest", "--processes", "--rounds", 1_000_000)
+    with subprocess.Popen(command) as process:
+        [driver] = until(lambda: children(process.pid), "the driver runs")
+        until(lambda: len(children(driver)) == 4, "four ranks run")
+        started = [driver, *children(driver)]
+        process.kill()
+    until(lambda: all(map(gone, started)), "they have ended")
 
 
 def test_a_thread_cannot_be_killed(capsys):

@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -187,8 +188,10 @@ static int probe_in_child(enum doca_kind kind)
 	if (pipe2(fds, O_CLOEXEC))
 		return dg_fail_errno("cannot create a pipe to look for DOCA devices");
 	pid_t pid = fork();
-	if (pid == 0)
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0); /* nobody would end it later */
 		_exit(!write_answer(fds[1], probe_in_process(kind)));
+	}
 	close(fds[1]);
 	bool answered = pid > 0 && read_answer(fds[0], &a);
 	close(fds[0]);
