@@ -17,6 +17,7 @@ def test_a_panel_follows_a_capture_and_links_layers_with_bytes(notebook, tmp_pat
     with path.open("ab") as file:
         file.write(packet(PING, at_ns=10**6, sent=True, queue=0))
     expect(rows).to_have_count(3)
+    expect(panel.locator("tr.dg-dropped")).to_have_count(1)
     rows.nth(0).click()
     marked = panel.locator(".dg-byte.dg-marked")
     expect(marked).to_have_count(5)  # the data

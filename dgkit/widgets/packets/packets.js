@@ -97,7 +97,8 @@ class PacketView {
       "aria-label": `Packet ${number}`,
     });
     const [, ...rest] = this.packets.cells(cells);
-    const kind = [cells.at(-1).includes("dropped") && "dg-dropped", number === this.#chosen && "dg-row-chosen"];
+    const rule = cells[this.#view.state.columns.indexOf("rule")];
+    const kind = [rule.includes("dropped") && "dg-dropped", number === this.#chosen && "dg-row-chosen"];
     const attributes = { class: kind.filter(Boolean).join(" ") || null, onclick: () => this.#show(number) };
     return h("tr", attributes, h("td", { class: "dg-number" }, show), ...rest);
   }
