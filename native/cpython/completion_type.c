@@ -199,19 +199,25 @@ static int look(struct pending *p, uint64_t timeout_ns)
 	return rc;
 }
 
-/* Calls look() again after each signal, once Python's handlers were called. Returns -1 with an
- * error set. */
+/* A signal that arrives while a wait spins does not interrupt the sleep after it, so a sleep is at
+ * most this long before Python's handlers are called. */
+enum { SLICE_NS = 100000000 };
+
+/* Waits for p's ticket, and calls Python's signal handlers meanwhile. Returns -1 with an error set. */
 static int look_through_signals(struct pending *p, uint64_t timeout_ns)
 {
-	uint64_t end = timeout_ns == UINT64_MAX ? UINT64_MAX : add_sat(now_ns(), timeout_ns);
-	int rc = look(p, timeout_ns);
-	while (rc == -EINTR) {
+	const uint64_t end = timeout_ns == UINT64_MAX ? UINT64_MAX : add_sat(now_ns(), timeout_ns);
+	uint64_t left = timeout_ns;
+	for (;;) {
+		int rc = look(p, left < SLICE_NS ? left : SLICE_NS);
+		if (rc != -EINTR && (rc != -ETIME || left <= SLICE_NS))
+			return rc;
 		if (PyErr_CheckSignals())
 			return -1;
-		uint64_t now = now_ns();
-		rc = look(p, end == UINT64_MAX ? UINT64_MAX : end > now ? end - now : 0);
+		const uint64_t now = now_ns();
+		if (end != UINT64_MAX)
+			left = end > now ? end - now : 0;
 	}
-	return rc;
 }
 
 static PyObject *pending_wait(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *names)

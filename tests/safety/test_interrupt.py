@@ -59,6 +59,24 @@ def records(r):
     return batch
 
 
+def test_a_signal_during_the_spinning_of_a_wait_interrupts_the_sleep_after_it():
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    rules = [FaultRule("delay", delay_us=20_000_000)]
+    try:
+        with rig("fault", rules=rules, spin_us=300_000, op_timeout=60) as r:
+            transfer = r.queue.write(*r.pair, size=8)
+            signal.setitimer(signal.ITIMER_REAL, 0.1)
+            with pytest.raises(KeyboardInterrupt):
+                transfer.wait()
+            assert not transfer.done()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
 def ways(r):
     out = np.zeros(1, dgkit.WC_DTYPE)
 
