@@ -15,6 +15,7 @@ from typing import Any
 
 import click
 
+from ..child import bound
 from ..errors import DgkitError, NativeError
 from ..types import provider_label
 from ..units import size_text
@@ -284,7 +285,7 @@ def print_doca_facts(kind: str) -> None:
 
 
 def _start_doca(kind: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-c", _DOCA_PROGRAM, kind, *sys.path]
+    command = bound([sys.executable, "-c", _DOCA_PROGRAM, kind, *sys.path])
     pipe = subprocess.PIPE
     return subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=pipe, stderr=subprocess.DEVNULL, text=True
