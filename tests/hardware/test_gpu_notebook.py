@@ -28,7 +28,7 @@ def test_an_array_is_filled_written_and_looked_at(session):
     hexview.ask("show", source="both")
     dpu, host = hexview.ask("fetch", view="one", at=3992, n=32)["buffers"]
     assert dpu == host == made.array[998:1006].get().tobytes()
-    assert "GPU copy engine" in transfers.ask("hello")["clock"]
+    assert "GPU copy engine" in transfers.ask("timeline")["clock"]
     for view in (hexview, transfers):
         view.panel.close()
 
