@@ -23,11 +23,14 @@ ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)
 for number in (signal.SIGPIPE, signal.SIGXFSZ):
     signal.signal(number, signal.SIG_DFL)
 if os.getppid() == int(sys.argv[1]):
-    os.execv(sys.argv[2], sys.argv[2:])
+    try:
+        os.execv(sys.argv[2], sys.argv[2:])
+    except OSError as error:
+        sys.exit(f"{sys.argv[2]}: {error.strerror}")
 """
 
 
-def bound(command: Sequence[str | os.PathLike[str]]) -> list[str]:
+def bound(command: Sequence[str | os.PathLike[str]], path: str | None = None) -> list[str]:
     """Return a command that runs a program until the thread that starts it ends.
 
     The kernel kills it then, also after SIGKILL; but not what it has started itself.
@@ -39,7 +42,7 @@ def bound(command: Sequence[str | os.PathLike[str]]) -> list[str]:
     import shutil
 
     name, *arguments = [os.fspath(part) for part in command]
-    found = shutil.which(name)
+    found = shutil.which(name, path=path)
     if found is None:
         raise FileNotFoundError(errno.ENOENT, "no such program that may be executed", name)
     return [sys.executable, "-I", "-S", "-c", _EXECUTE, str(os.getpid()), found, *arguments]
@@ -56,7 +59,11 @@ def start_program(
 
     def process() -> subprocess.Popen[bytes]:
         return subprocess.Popen(
-            bound(command), stdin=subprocess.DEVNULL, stdout=stdout, stderr=stdout, env=env
+            bound(command, env.get("PATH")),
+            stdin=subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=stdout,
+            env=env,
         )
 
     return _start(process)

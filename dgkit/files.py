@@ -242,22 +242,31 @@ def remove_folder(folder: Path) -> None:
     shutil.rmtree() does. Links are not followed.
 
     Raises:
-        OSError: Something cannot be removed.
+        OSError: Something cannot be removed; all else is.
     """
+    failed: OSError | None = None
     prefix = f".{os.urandom(8).hex()}."  # no name in it that a guest or a student has chosen
     numbers = count()
     waiting = [*folder.iterdir()]
     while waiting:
         path = waiting.pop()
-        if not stat.S_ISDIR(path.lstat().st_mode):
-            path.unlink()
+        try:
+            if not stat.S_ISDIR(path.lstat().st_mode):
+                path.unlink()
+                continue
+            path.chmod(0o700)
+            for inner in list(path.iterdir()):
+                with contextlib.suppress(FileNotFoundError):  # removed by another process
+                    if stat.S_ISDIR(inner.lstat().st_mode):
+                        inner.chmod(0o700)  # rename(2) writes to it
+                    waiting.append(inner.rename(folder / f"{prefix}{next(numbers)}"))
+            path.rmdir()
+        except FileNotFoundError:
             continue
-        path.chmod(0o700)
-        for inner in list(path.iterdir()):
-            if stat.S_ISDIR(inner.lstat().st_mode):
-                inner.chmod(0o700)  # rename(2) writes to it
-            waiting.append(inner.rename(folder / f"{prefix}{next(numbers)}"))
-        path.rmdir()
+        except OSError as exc:
+            failed = failed or exc
+    if failed:
+        raise failed
     folder.rmdir()
 
 

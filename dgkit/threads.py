@@ -6,6 +6,7 @@ import _thread
 import contextlib
 import errno
 import os
+import sys
 import time
 
 from .errors import LimitReached
@@ -28,6 +29,8 @@ def starting(what: str) -> Iterator[None]:
     try:
         yield
     except RuntimeError as exc:  # "can't start new thread"
+        if sys.is_finalizing():
+            raise
         import resource
 
         limit = resource.getrlimit(resource.RLIMIT_NPROC)[0]
@@ -72,7 +75,7 @@ def check_threads(what: str, needed: int) -> None:
             while len(numbers) < needed:
                 time.sleep(_PAUSE_S)
     finally:
-        # until they have ended: libzmq may need their places and stacks
+        # Wait until they have ended: libzmq may need their places and stacks
         deadline = time.monotonic() + _END_S
         while any(map(os.path.exists, (f"/proc/self/task/{number}" for number in numbers))):
             if time.monotonic() > deadline:

@@ -72,7 +72,8 @@ def welcome(state: AgentState, first_id: int, request_id: int) -> Welcome:
 class WaitingHello:
     """First message of a connection, not served yet.
 
-    `account` is its key's if other keys are allowed too; only then is the key's rate limited.
+    Attributes:
+        account: That of its key, whose rate is limited; None if no other key is allowed.
     """
 
     frame: zmq.Frame

@@ -62,7 +62,7 @@ _NCCL_PROVIDERS = ("soft", "cuda", "verbs", "doca", "softdoca")  # move bytes fo
 _DRAIN_S = 0.0005  # time of serving requests, after which the loop reads new messages
 _ROUND = 8  # messages read before libzmq looks for connections that were quiet so far
 _MAX_ROUNDS = 25  # rounds of messages read at once
-_HELLO_TURNS = 16  # while a burst of connections is handled, a Hello is served each so many turns
+_HELLO_TURNS = 16  # while a burst of connections is handled, one Hello is served per so many turns
 _END_S = 0.5  # time for the workers to end; the agent must exit within a second
 
 

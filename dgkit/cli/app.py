@@ -160,7 +160,7 @@ def main(args: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(AttributeError):  # replaced by an object without reconfigure()
             stream.reconfigure(errors="replace")  # type: ignore[union-attr]
-    group = Dgkit()
+    group, to_null = Dgkit(), _writes_to_null()
     try:
         with _terminable():
             return _result(group.main(args, prog_name="dgkit", standalone_mode=False))
@@ -172,7 +172,7 @@ def main(args: Sequence[str] | None = None) -> int:
     except Terminated:
         return TERMINATED
     except SystemExit:  # what click and Rich make of a BrokenPipeError
-        if not _reader_has_ended():
+        if to_null or not _reader_has_ended():
             raise
         # It has what it wants (`dgkit info | head -1`): no message, also none at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -185,9 +185,17 @@ def main(args: Sequence[str] | None = None) -> int:
 
 def _reader_has_ended() -> bool:
     """Return whether stdout is a pipe without a reader, or the /dev/null that Rich made of it."""
-    fd, poll = sys.stdout.fileno(), select.poll()
-    poll.register(fd, 0)
-    return os.path.samestat(os.fstat(fd), Path(os.devnull).stat()) or bool(poll.poll(0))
+    if _writes_to_null():
+        return True
+    poll = select.poll()
+    poll.register(sys.stdout.fileno(), 0)
+    return bool(poll.poll(0))
+
+
+def _writes_to_null() -> bool:
+    with contextlib.suppress(OSError, AttributeError):  # replaced by an object without fileno()
+        return os.path.samestat(os.fstat(sys.stdout.fileno()), Path(os.devnull).stat())
+    return False
 
 
 def _open_streams() -> None:

@@ -173,7 +173,10 @@ class _Run:
         """Yield the lines of the process; kill it if it is silent for too long."""
         rest, patience = b"", _START_S
         while select.select([self._socket], [], [], patience)[0]:
-            part = self._socket.recv(1 << 16)
+            try:
+                part = self._socket.recv(1 << 16)
+            except ConnectionError:  # it ended before it had read its plan
+                part = b""
             if not part:
                 self._process.wait()
                 return

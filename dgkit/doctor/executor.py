@@ -39,7 +39,7 @@ class Job(Generic[T]):
             if isinstance(error, KeyboardInterrupt) and (
                 threading.current_thread() is threading.main_thread()
             ):
-                raise  # no thread could be started
+                raise  # no thread could be started, so the caller itself was interrupted
         finally:
             self._done.set()
 

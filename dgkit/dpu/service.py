@@ -129,9 +129,10 @@ class DpuService:
             self._worker.submit(job)
 
     def run(self, job: TransferJob) -> None:
-        """Run a transfer whose caller waits: in this thread if possible, else start it.
+        """Run a transfer whose caller waits.
 
-        It is not possible while another thread does so, or jobs with the same region exist.
+        It runs in this thread, unless another thread is running one here or jobs with its region
+        are in progress; then it is started.
         """
         if self._large.is_free and not self._worker.using(job.refs[0]):
             self._run_here(self._large, job)

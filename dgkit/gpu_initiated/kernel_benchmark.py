@@ -16,6 +16,7 @@ from typing import NamedTuple
 from ..dma import measure
 from ..errors import KernelError
 from ..memory import cuda, empty, gpus, why_no_gpu
+from ..threads import starting
 from ..types import Status
 from ..validate import whole
 from .emulate import LABEL, emulate
@@ -313,7 +314,8 @@ class Meter:
             words = self._shared_memory("words", 4096)
             words.buffer[:128] = bytes(128)
             answers = threading.Thread(target=_answer, args=(words,))
-            answers.start()
+            with starting("a measurement"):
+                answers.start()
             try:
                 limit = _u64(int(_LIMIT * self._cycles_per_second()))
                 return self._samples("bare", (words,), count, seconds, limit).take()

@@ -203,7 +203,7 @@ class Session(Unique):
         return True
 
     def detach_resources(self) -> SessionResources:
-        """Close a new session that has no regions, without its resources; return these."""
+        """Return the resources of a new session without regions, which is closed without them."""
         lifecycle.open_sessions.discard(self)
         self.lifetime.closed = True
         return self._resources

@@ -77,7 +77,7 @@ class Normalise(NbGraderPreprocessor):  # type: ignore[misc]
         return nb, resources
 
     def _others_constants(self, nb: Any, folder: Path, where: Any) -> list[str]:
-        """Return a note, and warn, if this is the notebook of another, or of all, with a copy."""
+        """Note and warn of a common or another's notebook, of a student with a personal copy."""
         student, lab = str(where["student"]), str(where["assignment"])
         if not folder.joinpath(variants.FOLDER, student, lab).is_dir():
             return []

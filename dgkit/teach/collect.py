@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import pwd
 import stat
@@ -83,9 +84,13 @@ def check_registered(course: Path, students: Sequence[str]) -> None:
 
     Raises:
         ValueError: One is not.
+        FileNotFoundError: The folder has no course.
     """
-    config = PyFileConfigLoader(str(course.resolve() / "nbgrader_config.py")).load_config()
-    with Gradebook(CourseDirectory(config=config, root=str(course.resolve())).db_url) as gradebook:
+    root = course.resolve()
+    if not (file := root / "nbgrader_config.py").is_file():
+        raise FileNotFoundError(errno.ENOENT, "no course is here: there is no such file", str(file))
+    config = PyFileConfigLoader(str(file)).load_config()
+    with Gradebook(CourseDirectory(config=config, root=str(root)).db_url) as gradebook:
         known = {student.id for student in gradebook.students}
     for student in students:
         if student not in known:

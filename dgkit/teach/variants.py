@@ -189,16 +189,15 @@ def owners(folder: Path, lab: str, name: str, cells: Cells, seed: str) -> set[st
     if not released.is_file():
         return set()
     before, now = _given(student_notebook.load(released)[1]), _given(cells)
-    texts: dict[str, list[str]] = {
-        "": [],
-        **{path.parent.name: [] for path in folder.glob(f"{FOLDER}/*/{lab}")},
-    }
+    students = [path.parent.name for path in folder.glob(f"{FOLDER}/*/{lab}")]
+    all_own = {student: derived(seed, student).texts(lab) for student in students}
+    texts: dict[str, list[str]] = {student: [] for student in ["", *students]}
     every = [REPOSITORY.texts(lab), derived(seed).texts(lab)]
     for at, known in enumerate(zip(*every, strict=True)):
         if not (here := [text for text in known if re.search(_whole(text), before)]):
             continue
         for student, own in texts.items():
-            own.append(derived(seed, student).texts(lab)[at] if student else here[0])
+            own.append(all_own[student][at] if student else here[0])
     return {
         student
         for student, own in texts.items()

@@ -197,8 +197,8 @@ class Acceptor:
     def refuse(self, fd: int, pid: int) -> None:
         """End the connection that a message came from.
 
-        If that may have ended, and its descriptor be another connection's by now, that connection
-        gets a new deadline for a Hello instead.
+        If the descriptor may have been reused by another connection, that connection gets a new
+        deadline for a Hello instead.
 
         Args:
             fd: The descriptor that the message names.

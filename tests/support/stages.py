@@ -214,7 +214,9 @@ class Scheduler:
             log.unlink(missing_ok=True)
         print(f"== {stage.name}: {stage.help}{' (once more, alone)' if again else ''}", flush=True)
         alone = stage.alone or again
-        self._running.append(_Running(stage, self._command(stage.name, again), log, alone=alone))
+        # without a known failure, as of a test process that crashed, all of the stage
+        repeats = again and bool(self._failed[stage.name])
+        self._running.append(_Running(stage, self._command(stage.name, repeats), log, alone=alone))
 
     def _collect(self) -> None:
         """Wait until a stage has ended, and say how."""

@@ -24,7 +24,6 @@ LAB = {
     "ipywidgets": (8, 1),
     "anywidget": (0, 9, 13),
     "bokeh": (3, 5),
-    "matplotlib": (3, 8),
 }
 _INFO = ("dgkit info",)
 _START = references.DGKIT("Try it")

@@ -79,7 +79,7 @@ function detailsOf(finding, opened, acts) {
   ]
     .filter(Boolean)
     .join(", ");
-  const again = focusable("Check this again", () => acts.copy_of(finding.check), {
+  const again = focusable("Check this again", () => acts.again(finding.check), {
     "aria-label": `Check this again: ${finding.check}`,
     class: "dg-button dg-quiet",
     "data-again": "",

@@ -34,11 +34,11 @@ def timeline(records: Iterable[Json]) -> Json | None:
     if not moved:
         return None
     base = _begin(moved[0])
-    names = sorted({_row_name(record) for record in moved})
+    names = sorted({_lane_name(record) for record in moved})
     ends: list[list[int]] = [[] for _ in names]  # of the last transfer in each row of each lane
     bars = []
     for record in moved:
-        lane, begin = names.index(_row_name(record)), _begin(record)
+        lane, begin = names.index(_lane_name(record)), _begin(record)
         row = next((at for at, end in enumerate(ends[lane]) if end <= begin), len(ends[lane]))
         ends[lane][row : row + 1] = [_end(record)]
         bars.append([record["number"], lane, row, _dmas(record, record["submit_ns"] - base)])
@@ -47,7 +47,7 @@ def timeline(records: Iterable[Json]) -> Json | None:
     return {"lanes": lanes, "bars": bars, "all": _span(moved, base), "latest": _span(latest, base)}
 
 
-def _row_name(record: Json) -> str:
+def _lane_name(record: Json) -> str:
     return f"{record['op']}, {record['path']}"
 
 

@@ -9,7 +9,7 @@
  *      CONNECTED          <--------  ACCEPT, its blob  (or REJECT)
  *      READY              -------->  CONNECTED
  *
- * The socket stays open: its end is that of the connection, and nothing more is said.
+ * The socket stays open until the connection ends; no further packet is allowed.
  */
 #include <arpa/inet.h>
 #include <errno.h>
