@@ -104,7 +104,7 @@ def _write_sysfs() -> Path:
     folder = runtime_dir() / "mlx5-sysfs"
     for name, text in _FILES.items():
         path = folder / name
-        if path.exists():
+        if path.exists() and path.read_text() == f"{text}\n":
             continue
         path.parent.mkdir(parents=True, exist_ok=True)
         draft = path.with_name(f".{path.name}.{os.getpid()}")

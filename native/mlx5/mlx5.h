@@ -47,6 +47,7 @@ struct context {
 
 /* A completion channel: a pipe whose reading end is the program's. users: the descriptor, and CQs. */
 struct channel {
+	uint64_t inode; /* of the pipe: the descriptor may be another file's by now */
 	int write_fd;
 	uint32_t users;
 };
@@ -100,6 +101,8 @@ int dg_mlx5_pipe(int fds[2]);
 /* Makes a completion channel, and returns its descriptor or a negative errno. */
 int dg_mlx5_channel_open(void);
 void dg_mlx5_channel_put(struct channel *c);
+/* The C library's close(2), for descriptors that are ours. */
+int dg_mlx5_close(int fd);
 
 /* uverbs.c: run with the lock held, and return 0 or a negative errno. */
 int dg_mlx5_write(struct context *x, const void *command, size_t size);
@@ -137,6 +140,8 @@ int dg_mlx5_destroy(struct object *o);
 void dg_mlx5_destroy_all(const struct context *x);
 /* Returns the CQ whose event this is, or NULL if it is destroyed. */
 struct cq *dg_mlx5_event_cq(uint64_t event);
+/* Whether no region has any of these bytes. */
+bool dg_mlx5_is_alone(uint64_t start, uint64_t length);
 int dg_mlx5_alloc_pd(struct call *c);
 int dg_mlx5_dealloc_pd(struct call *c);
 int dg_mlx5_reg_mr(struct call *c);
@@ -152,9 +157,14 @@ int dg_mlx5_memory(uint64_t start, uint64_t length, bool writes, bool may_share,
 		   struct pages **pages);
 /* Whether the program itself can read and write the bytes: the NIC's thread is one of its own. */
 bool dg_mlx5_is_writable(uint64_t start, uint64_t length);
-/* Drops a reference to shared pages; NULL is ignored. */
+/* Drops a reference to shared pages; NULL is ignored. The pages become private again with the last one, or
+ * as soon after it as the program has no other thread. */
 void dg_mlx5_pages_put(struct pages *p);
-/* In the child of a fork: gives it pages of its own, as fork() does with private memory. */
+/* Whether all threads but the calling one are the core's own. */
+bool dg_mlx5_is_single_threaded(void);
+bool dg_mlx5_has_pages(void);
+/* In the child of a fork: gives it pages of its own, as fork() does with private memory. The parent must
+ * not write to them meanwhile. */
 void dg_mlx5_pages_forked(void);
 
 #endif

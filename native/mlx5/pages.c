@@ -13,21 +13,22 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "mlx5.h"
 
+/* users: regions; without one the pages wait to become private again. */
 struct pages {
 	struct pages *next;
-	uint64_t start, size;
+	uint64_t start, size, inode;
 	int fd;
 	uint32_t users;
 };
 
 static struct pages *all_pages;
 
-/* Whether all threads but the calling one are the core's own, which write to registered memory only. */
-static bool is_single_threaded(void)
+bool dg_mlx5_is_single_threaded(void)
 {
 	char path[300], name[32];
 	int others = 0;
@@ -62,7 +63,7 @@ static bool is_accessible(uint64_t start, uint64_t end, bool writes, bool *is_pr
 			continue;
 		if (from > start || rights[0] != 'r' || (writes && rights[1] != 'w'))
 			break;
-		if (inode || rights[1] != 'w' || rights[3] != 'p' || strstr(line, "[stack"))
+		if (inode || strcmp(rights, "rw-p") || strstr(line, "[stack"))
 			*is_private = false;
 		start = to;
 	}
@@ -77,37 +78,81 @@ bool dg_mlx5_is_writable(uint64_t start, uint64_t length)
 	return start + length >= start && is_accessible(start, start + length, true, &is_private);
 }
 
-/* Puts pages with these bytes in the place of those that are there. */
-static bool replace(const struct pages *p, void *bytes)
+/* Stores the first piece of the range in which these pages are still mapped: the program may have unmapped
+ * some, and mapped others there. Returns whether there is one. */
+static bool find_piece(const struct pages *p, uint64_t start, uint64_t end, uint64_t *from, uint64_t *to)
 {
-	void *at = (void *)(uintptr_t)p->start;
+	char line[512], rights[8];
+	uint64_t inode;
+	bool found = false;
+	FILE *f = fopen("/proc/self/maps", "re");
+	while (f && !found && fgets(line, sizeof line, f)) {
+		if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %7s %*x %*s %" SCNu64, from, to, rights, &inode) != 4)
+			continue;
+		*from = *from > start ? *from : start;
+		*to = *to < end ? *to : end;
+		found = *from < *to && inode == p->inode && rights[0] == 'r' && strstr(line, "/memfd:dgkit-mlx5");
+	}
+	if (f)
+		fclose(f);
+	return found;
+}
+
+/* Puts pages with these bytes in the place of those that are there. */
+static bool replace(uint64_t start, uint64_t size, void *bytes)
+{
+	void *at = (void *)(uintptr_t)start;
 	if (bytes == MAP_FAILED)
 		return false;
-	memcpy(bytes, at, p->size);
-	if (mremap(bytes, p->size, p->size, MREMAP_MAYMOVE | MREMAP_FIXED, at) != MAP_FAILED)
+	memcpy(bytes, at, size);
+	if (mremap(bytes, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, at) != MAP_FAILED)
 		return true;
-	munmap(bytes, p->size);
+	munmap(bytes, size);
 	return false;
 }
 
-/* Unless the program has unmapped the pages, and maybe mapped others there. */
-static void make_private(const struct pages *p)
+static bool make_private(uint64_t start, uint64_t size)
 {
-	bool is_private;
-	if (is_accessible(p->start, p->start + p->size, true, &is_private) && !is_private)
-		replace(p, mmap(NULL, p->size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+	return replace(start, size,
+		       mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+}
+
+/* Makes pages private that no region needs any more, where no thread can notice, and forgets those that are
+ * mapped nowhere. */
+static void retire(void)
+{
+	const bool may = dg_mlx5_is_single_threaded();
+	for (struct pages **at = &all_pages, *p; (p = *at);) {
+		const uint64_t end = p->start + p->size;
+		uint64_t from, to;
+		bool is_mapped = p->users || find_piece(p, p->start, end, &from, &to);
+		while (!p->users && is_mapped && may && dg_mlx5_is_alone(p->start, p->size) &&
+		       make_private(from, to - from))
+			is_mapped = find_piece(p, p->start, end, &from, &to);
+		if (is_mapped) {
+			at = &p->next;
+			continue;
+		}
+		*at = p->next;
+		dg_mlx5_close(p->fd);
+		free(p);
+	}
 }
 
 static bool make_shared(struct pages *p)
 {
+	struct stat s;
 	p->fd = memfd_create("dgkit-mlx5", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	/* posix_fallocate(): where memory runs out, this fails, and not an access. */
-	if (p->fd >= 0 && !posix_fallocate(p->fd, 0, (off_t)p->size) &&
+	if (p->fd >= 0 && !fstat(p->fd, &s) && !posix_fallocate(p->fd, 0, (off_t)p->size) &&
 	    !fcntl(p->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) &&
-	    replace(p, mmap(NULL, p->size, PROT_READ | PROT_WRITE, MAP_SHARED, p->fd, 0)))
+	    replace(p->start, p->size,
+		    mmap(NULL, p->size, PROT_READ | PROT_WRITE, MAP_SHARED, p->fd, 0))) {
+		p->inode = s.st_ino;
 		return true;
+	}
 	if (p->fd >= 0)
-		close(p->fd);
+		dg_mlx5_close(p->fd);
 	return false;
 }
 
@@ -129,7 +174,9 @@ int dg_mlx5_memory(uint64_t start, uint64_t length, bool writes, bool may_share,
 		   struct pages **pages)
 {
 	const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+	uint64_t from, to;
 	bool is_private;
+	retire();
 	*pages = NULL;
 	*out = (dg_memory){.addr = (void *)(uintptr_t)start, .size = length, .fd = -1};
 	if (start + length < start || !is_accessible(start, start + length, writes, &is_private))
@@ -137,7 +184,10 @@ int dg_mlx5_memory(uint64_t start, uint64_t length, bool writes, bool may_share,
 	struct pages *p = all_pages;
 	while (p && (start < p->start || start + length > p->start + p->size))
 		p = p->next;
-	if (!p && may_share && is_private && !((start | length) % page) && is_single_threaded())
+	if (p && !(find_piece(p, start, start + length, &from, &to) && from == start && to == start + length))
+		p = NULL; /* the program has mapped others there */
+	else if (!p && may_share && is_private && !((start | length) % page) &&
+		 dg_mlx5_is_single_threaded())
 		p = share(start, length);
 	if (p) {
 		p->users++;
@@ -152,20 +202,20 @@ int dg_mlx5_memory(uint64_t start, uint64_t length, bool writes, bool may_share,
 
 void dg_mlx5_pages_put(struct pages *p)
 {
-	if (!p || --p->users)
-		return;
-	if (is_single_threaded()) /* otherwise the memory stays shared with later children */
-		make_private(p);
-	struct pages **at = &all_pages;
-	while (*at != p)
-		at = &(*at)->next;
-	*at = p->next;
-	close(p->fd);
-	free(p);
+	if (p && !--p->users)
+		retire();
+}
+
+bool dg_mlx5_has_pages(void)
+{
+	return all_pages;
 }
 
 void dg_mlx5_pages_forked(void)
 {
+	uint64_t from, to;
 	for (const struct pages *p = all_pages; p; p = p->next)
-		make_private(p);
+		while (find_piece(p, p->start, p->start + p->size, &from, &to))
+			if (!make_private(from, to - from)) /* better no memory than the parent's */
+				munmap((void *)(uintptr_t)from, to - from);
 }

@@ -18,6 +18,7 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include <rdma/rdma_user_ioctl_cmds.h>
@@ -25,6 +26,7 @@
 
 #include "mlx5.h"
 #include "providers/verbs_api.h"
+#include "share/server.h"
 
 #define VISIBLE __attribute__((visibility("default")))
 #define REAL(name)                                \
@@ -41,6 +43,28 @@ static _Atomic(struct context *) contexts[MAX_FDS];
 static _Atomic(struct channel *) channels[MAX_FDS];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pid_t opener; /* the process that may use the NIC */
+static pid_t owner;  /* the process that has these tables: a child of vfork() does not */
+/* In a pass of the NIC, or with the lock: a signal handler that calls exit() there must not clean up. */
+static _Thread_local bool inside;
+
+static void enter(void)
+{
+	pthread_mutex_lock(&lock);
+	inside = true;
+}
+
+static void leave(void)
+{
+	inside = false;
+	pthread_mutex_unlock(&lock);
+}
+
+static void progress(void)
+{
+	inside = true;
+	dg_nic_progress(dg_mlx5_nic());
+	inside = false;
+}
 
 static bool is_node(const char *path)
 {
@@ -52,14 +76,25 @@ static const char *path_of(const char *path)
 	return is_node(path) ? zero : path;
 }
 
+/* The program may have closed a descriptor without close(), as by dup2(), and another file may have it. */
 static struct context *context_of(int fd)
 {
-	return fd >= 0 && fd < MAX_FDS ? contexts[fd] : NULL;
+	struct context *x = fd >= 0 && fd < MAX_FDS ? contexts[fd] : NULL;
+	struct stat s;
+	return x && !fstat(fd, &s) && S_ISCHR(s.st_mode) && s.st_rdev == makedev(1, 5) ? x : NULL;
 }
 
 struct channel *dg_mlx5_channel(int fd)
 {
-	return fd >= 0 && fd < MAX_FDS ? channels[fd] : NULL;
+	struct channel *c = fd >= 0 && fd < MAX_FDS ? channels[fd] : NULL;
+	struct stat s;
+	return c && !fstat(fd, &s) && S_ISFIFO(s.st_mode) && s.st_ino == c->inode ? c : NULL;
+}
+
+int dg_mlx5_close(int fd)
+{
+	REAL(close);
+	return real(fd);
 }
 
 static int result(int rc)
@@ -76,8 +111,8 @@ int dg_mlx5_pipe(int fds[2])
 		return -errno;
 	if (fds[0] < MAX_FDS && !fcntl(fds[1], F_SETFL, O_NONBLOCK))
 		return 0;
-	close(fds[0]);
-	close(fds[1]);
+	dg_mlx5_close(fds[0]);
+	dg_mlx5_close(fds[1]);
 	return -EMFILE;
 }
 
@@ -85,12 +120,14 @@ int dg_mlx5_channel_open(void)
 {
 	int fds[2];
 	struct channel *c = calloc(1, sizeof *c);
+	struct stat s;
 	const int rc = c ? dg_mlx5_pipe(fds) : -ENOMEM;
 	if (rc) {
 		free(c);
 		return rc;
 	}
-	*c = (struct channel){.write_fd = fds[1], .users = 1};
+	fstat(fds[0], &s);
+	*c = (struct channel){.inode = s.st_ino, .write_fd = fds[1], .users = 1};
 	channels[fds[0]] = c;
 	return fds[0];
 }
@@ -99,7 +136,7 @@ void dg_mlx5_channel_put(struct channel *c)
 {
 	if (--c->users)
 		return;
-	close(c->write_fd);
+	dg_mlx5_close(c->write_fd);
 	free(c);
 }
 
@@ -110,24 +147,42 @@ static void close_context(struct context *x)
 	if (opener == getpid())
 		dg_mlx5_destroy_all(x);
 	if (x->is_open)
-		close(x->async_fd);
+		dg_mlx5_close(x->async_fd);
 	free(x);
 }
 
+/* Its writing end is closed once the child has copied the shared pages: the parent waits for that. */
+static int copied[2] = {-1, -1};
+
 static void fork_prepare(void)
 {
-	pthread_mutex_lock(&lock);
+	enter();
+	if (!dg_mlx5_has_pages() || pipe2(copied, O_CLOEXEC))
+		copied[0] = -1;
 }
 
 static void fork_parent(void)
 {
-	pthread_mutex_unlock(&lock);
+	REAL(read);
+	char end;
+	if (copied[0] >= 0) {
+		dg_mlx5_close(copied[1]);
+		while (real(copied[0], &end, 1) < 0 && errno == EINTR)
+			continue;
+		dg_mlx5_close(copied[0]);
+	}
+	leave();
 }
 
 static void fork_child(void)
 {
+	owner = getpid();
 	dg_mlx5_pages_forked();
-	pthread_mutex_unlock(&lock);
+	if (copied[0] >= 0) {
+		dg_mlx5_close(copied[0]);
+		dg_mlx5_close(copied[1]);
+	}
+	leave();
 }
 
 static int open_node(int fd)
@@ -138,19 +193,21 @@ static int open_node(int fd)
 		return fd;
 	if (!x || fd >= MAX_FDS) {
 		free(x);
-		close(fd);
+		dg_mlx5_close(fd);
 		errno = x ? EMFILE : ENOMEM;
 		return -1;
 	}
 	x->fd = fd;
-	pthread_mutex_lock(&lock);
-	if (!is_prepared)
-		pthread_atfork(fork_prepare, fork_parent, fork_child);
-	is_prepared = true;
+	enter();
+	/* The core's handlers first: before a fork, the last ones are called first, and a command that has
+	 * this lock takes the core's. */
+	if (!is_prepared && !dg_fork_watch())
+		is_prepared = !pthread_atfork(fork_prepare, fork_parent, fork_child);
+	owner = getpid();
 	if (!opener)
-		opener = getpid();
+		opener = owner;
 	contexts[fd] = x;
-	pthread_mutex_unlock(&lock);
+	leave();
 	return fd;
 }
 
@@ -180,16 +237,16 @@ VISIBLE int close(int fd)
 	REAL(close);
 	struct context *x = context_of(fd);
 	struct channel *c = dg_mlx5_channel(fd);
-	if (!x && !c)
+	if ((!x && !c) || owner != getpid())
 		return real(fd);
-	pthread_mutex_lock(&lock);
+	enter();
 	if (x)
 		close_context(x);
 	if (c) {
 		channels[fd] = NULL;
 		dg_mlx5_channel_put(c);
 	}
-	pthread_mutex_unlock(&lock);
+	leave();
 	return real(fd);
 }
 
@@ -227,9 +284,9 @@ VISIBLE ssize_t write(int fd, const void *bytes, size_t size)
 	struct context *x = context_of(fd);
 	if (!x)
 		return real(fd, bytes, size);
-	pthread_mutex_lock(&lock);
+	enter();
 	const int rc = opener == getpid() ? dg_mlx5_write(x, bytes, size) : -EIO;
-	pthread_mutex_unlock(&lock);
+	leave();
 	return rc ? result(rc) : (ssize_t)size;
 }
 
@@ -244,9 +301,9 @@ VISIBLE int ioctl(int fd, unsigned long request, ...)
 		return real(fd, request, argument);
 	if (request != RDMA_VERBS_IOCTL)
 		return result(-ENOTTY);
-	pthread_mutex_lock(&lock);
+	enter();
 	const int rc = opener == getpid() ? dg_mlx5_ioctl(argument) : -EIO;
-	pthread_mutex_unlock(&lock);
+	leave();
 	return result(rc);
 }
 
@@ -264,13 +321,13 @@ VISIBLE ssize_t read(int fd, void *bytes, size_t size)
 		const ssize_t n = real(fd, &event, EVENT);
 		if (n != EVENT)
 			return n;
-		pthread_mutex_lock(&lock);
+		enter();
 		struct cq *q = dg_mlx5_event_cq(event);
 		if (q) {
 			q->reported++;
 			memcpy(bytes, &q->user_handle, EVENT);
 		}
-		pthread_mutex_unlock(&lock);
+		leave();
 		if (q)
 			return EVENT;
 	}
@@ -305,7 +362,7 @@ static int poll_cq(struct ibv_cq *cq, int most, struct ibv_wc *wc)
 	int n = real_poll_cq(cq, most, wc);
 	if (n)
 		return n;
-	dg_nic_progress(dg_mlx5_nic());
+	progress();
 	n = real_poll_cq(cq, most, wc);
 	if (n)
 		empty = 0;
@@ -317,14 +374,14 @@ static int poll_cq(struct ibv_cq *cq, int most, struct ibv_wc *wc)
 static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
 {
 	const int rc = real_post_send(qp, wr, bad);
-	dg_nic_progress(dg_mlx5_nic());
+	progress();
 	return rc;
 }
 
 static int req_notify_cq(struct ibv_cq *cq, int solicited)
 {
 	const int rc = real_req_notify_cq(cq, solicited);
-	dg_nic_progress(dg_mlx5_nic());
+	progress();
 	return rc;
 }
 
@@ -344,13 +401,17 @@ VISIBLE struct ibv_context *ibv_open_device(struct ibv_device *device)
 	return c;
 }
 
-/* Closes what the program has left open, as the kernel does. */
+/* Closes what the program has left open, as the kernel does. Its other threads may still poll, so they keep the
+ * NIC; what it leaves in the runtime folder the next process removes, as after a kill. */
 __attribute__((destructor)) static void close_all(void)
 {
-	if (opener != getpid())
+	if (opener != getpid() || inside)
 		return;
+	enter();
 	for (int fd = 0; fd < MAX_FDS; fd++)
 		if (contexts[fd])
-			close(fd);
-	dg_mlx5_close_nic();
+			close_context(contexts[fd]);
+	leave();
+	if (dg_mlx5_is_single_threaded())
+		dg_mlx5_close_nic();
 }

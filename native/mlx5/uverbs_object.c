@@ -50,6 +50,7 @@ static int destroy_mr(struct mr *m)
 	dg_nic_key_close(dg_mlx5_nic(), m->key);
 	if (dg_region_close(m->region, UINT64_MAX))
 		return -EBUSY;
+	m->length = 0; /* no longer in the way of dg_mlx5_is_alone() */
 	dg_mlx5_pages_put(m->pages);
 	m->pd->users--;
 	return 0;
@@ -117,8 +118,7 @@ int dg_mlx5_dealloc_pd(struct call *c)
 	return o ? dg_mlx5_destroy(o) : -ENOENT;
 }
 
-/* Whether no other region has any of these bytes. */
-static bool is_alone(uint64_t start, uint64_t length)
+bool dg_mlx5_is_alone(uint64_t start, uint64_t length)
 {
 	for (uint32_t i = 0; i < MAX_OBJECTS; i++) {
 		const struct mr *m = (struct mr *)objects[i];
@@ -139,8 +139,8 @@ static int open_region(struct mr *m)
 		(m->access & IB_UVERBS_ACCESS_REMOTE_WRITE ? DG_NIC_REMOTE_WRITE : 0u) |
 		(m->access & IB_UVERBS_ACCESS_REMOTE_READ ? DG_NIC_REMOTE_READ : 0u) |
 		(m->access & IB_UVERBS_ACCESS_REMOTE_ATOMIC ? DG_NIC_REMOTE_ATOMIC : 0u);
-	int rc = dg_mlx5_memory(m->start, m->length, writes, is_alone(m->start, m->length), &memory,
-				&m->pages);
+	int rc = dg_mlx5_memory(m->start, m->length, writes, dg_mlx5_is_alone(m->start, m->length),
+				&memory, &m->pages);
 	if (rc)
 		return rc;
 	rc = dg_region_register(dg_mlx5_device(), &memory,

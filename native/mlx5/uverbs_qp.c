@@ -42,9 +42,10 @@ static const uint32_t needed[] = {
 /* The send ring of a queue pair that sends nothing: the NIC wants one entry at least. */
 static _Alignas(64) uint8_t no_entries[64];
 
+/* What a peer may do. DG_NIC_LOCAL_WRITE gives it nothing; 0 would leave its rights as they are. */
 static uint32_t access_of(uint32_t flags)
 {
-	return (flags & IB_UVERBS_ACCESS_REMOTE_WRITE ? DG_NIC_REMOTE_WRITE : 0u) |
+	return DG_NIC_LOCAL_WRITE | (flags & IB_UVERBS_ACCESS_REMOTE_WRITE ? DG_NIC_REMOTE_WRITE : 0u) |
 	       (flags & IB_UVERBS_ACCESS_REMOTE_READ ? DG_NIC_REMOTE_READ : 0u) |
 	       (flags & IB_UVERBS_ACCESS_REMOTE_ATOMIC ? DG_NIC_REMOTE_ATOMIC : 0u);
 }

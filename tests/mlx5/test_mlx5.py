@@ -82,6 +82,61 @@ qp handles EINVAL
 child EIO
 """
 
+# Registers whole pages, which become shared with the adapter's other processes, and lets a child
+# use them while they are registered, and after that while another thread runs.
+CHILDREN = """
+import ctypes, mmap, os, threading
+
+verbs = ctypes.CDLL("libibverbs.so.1")
+for name in ("get_device_list", "open_device", "alloc_pd", "reg_mr"):
+    getattr(verbs, f"ibv_{name}").restype = ctypes.c_void_p
+devices = ctypes.cast(verbs.ibv_get_device_list(None), ctypes.POINTER(ctypes.c_void_p))
+context = ctypes.c_void_p(verbs.ibv_open_device(ctypes.c_void_p(devices[0])))
+pd = ctypes.c_void_p(verbs.ibv_alloc_pd(context))
+SIZE = 1 << 22
+pages = mmap.mmap(-1, SIZE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+address = ctypes.c_void_p(ctypes.addressof(ctypes.c_char.from_buffer(pages)))
+
+def register():
+    return ctypes.c_void_p(verbs.ibv_reg_mr(pd, address, ctypes.c_size_t(SIZE), 7))
+
+def shared():
+    with open("/proc/self/maps") as file:
+        return "memfd:dgkit-mlx5" in file.read()
+
+def child():
+    # Returns what the child sees of the parent's last write, and the parent of the child's.
+    pages[0] = pages[-1] = 1
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if not pid:
+        os.read(reader, 1)
+        seen = max(pages[0], pages[-1])
+        pages[0] = 3
+        os._exit(seen)
+    pages[0] = pages[-1] = 2
+    os.write(writer, b"x")
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), pages[0]
+
+region = register()
+print("registered", shared(), child())
+end = threading.Event()
+thread = threading.Thread(target=end.wait)
+thread.start()
+verbs.ibv_dereg_mr(region)
+print("with a thread", child())
+end.set()
+thread.join()
+region = register()
+verbs.ibv_dereg_mr(region)
+print("without", shared(), child())
+"""
+SEEN = """\
+registered True (1, 2)
+with a thread (1, 2)
+without False (1, 2)
+"""
+
 
 @pytest.fixture
 def home():
@@ -159,6 +214,11 @@ def test_a_killed_server_ends_the_client_with_an_error(home):
 def test_wrong_commands_get_the_errors_of_the_kernel(home):
     done = cli.run(home, "mlx5", "run", "--", sys.executable, "-c", COMMANDS)
     assert done.stdout == ANSWERS, done.stderr
+
+
+def test_a_child_has_memory_of_its_own(home):
+    done = cli.run(home, "mlx5", "run", "--", sys.executable, "-c", CHILDREN)
+    assert done.stdout == SEEN, done.stderr
 
 
 def test_without_rdma_core_it_says_what_to_install(monkeypatch, capsys):
