@@ -75,12 +75,15 @@ export function panel({ name, draw }) {
 function makeView(name, model, signal) {
   const root = h("section", { class: `dgkit dgkit-${name}` });
   const { strip, show, clear, clearLoss } = makeStrip(root, () => attempt("restart"));
-  const outermost = () => !root.parentElement?.closest(".dgkit"); // shows nested panels' errors too
+  // The end of the kernel, which also ends the calls of nested panels, is shown by the outermost panel alone.
+  const fail = (error) => {
+    if (error.kind !== "KernelGone" || !root.parentElement?.closest(".dgkit")) show(error);
+  };
   const living = new AbortController();
   signal.addEventListener("abort", () => living.abort());
   const channel = new Channel(model, signal, (error) => {
     living.abort();
-    if (outermost()) show(error);
+    fail(error);
   });
   const note = h("p", { role: "status", class: "dg-help" }, "Waiting for the kernel…");
   const head = h("div", { class: "dg-head" });
@@ -100,7 +103,7 @@ function makeView(name, model, signal) {
     try {
       return await channel.call(name, fields, buffers);
     } catch (error) {
-      show(error);
+      fail(error);
       return null;
     }
   };
@@ -113,7 +116,7 @@ function makeView(name, model, signal) {
       }
     });
   const call = (...args) => channel.call(...args);
-  return { root, head, body, note, titled, signal, live: living.signal, call, attempt, on, fail: show, clear };
+  return { root, head, body, note, titled, signal, live: living.signal, call, attempt, on, fail, clear };
 }
 
 /**
