@@ -90,6 +90,7 @@ def environment() -> dict[str, str]:
                 f"{name} is not installed, which programs for RDMA use. Install rdma-core: "
                 "`apt install ibverbs-providers` (Debian, Ubuntu) or `dnf install libibverbs` "
                 "(Fedora, RHEL); perftest has ib_write_bw",
+                check="rdma-core",
             ) from exc
     preloaded = filter(None, (str(library_path()), os.environ.get("LD_PRELOAD")))
     return {

@@ -185,7 +185,7 @@ STEPS = {
     "waiting": (worker.SerialWorker, "join", "moves"),
     "monitors": (MonitorEnd, "end", ""),
     "queue": (Copier, "close", ""),
-    "leave": (Client, "leave", ""),
+    "leave": (Client, "start_release", ""),
     "release": (Client, "_release_region", ""),
 }
 
