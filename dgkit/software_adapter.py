@@ -9,9 +9,13 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import shutil
+import stat
+import struct
 from pathlib import Path
+from typing import BinaryIO
 
-from .errors import DeviceUnavailable
+from .errors import DeviceUnavailable, NativeError
 from .files import beside_core
 from .runtime_folder import runtime_dir
 
@@ -80,6 +84,7 @@ def environment() -> dict[str, str]:
     Raises:
         DeviceUnavailable: libibverbs or libmlx5 is not installed.
         FileNotFoundError: The library is not installed.
+        NativeError: The paths of both the library and the runtime folder have a space or colon.
     """
     for name in ("libibverbs.so.1", "libmlx5.so.1"):
         try:
@@ -92,12 +97,67 @@ def environment() -> dict[str, str]:
                 "(Fedora, RHEL); perftest has ib_write_bw",
                 check="rdma-core",
             ) from exc
-    preloaded = filter(None, (str(library_path()), os.environ.get("LD_PRELOAD")))
+    preloaded = filter(None, (str(_path_to_preload()), os.environ.get("LD_PRELOAD")))
     return {
         "LD_PRELOAD": ":".join(preloaded),
         "SYSFS_PATH": str(_write_sysfs()),
         "IBV_DRIVERS": "mlx5",
     }
+
+
+def why_hidden(program: str) -> str | None:
+    """Return why a program will not see the adapter, or None if nothing is in the way."""
+    path = shutil.which(program)
+    if path is None:
+        return None
+    try:
+        found = Path(path).stat()
+        as_user = found.st_mode & stat.S_ISUID and found.st_uid != os.getuid()
+        as_group = found.st_mode & stat.S_ISGID and found.st_gid != os.getgid()
+        if as_user or as_group:
+            return "it runs with the rights of another user (setuid), so nothing is preloaded"
+        with Path(path).open("rb") as file:
+            if _is_static(file) and not Path(path).name.startswith("ld-"):  # the loader itself
+                return "it is linked statically; programs that it starts see the adapter"
+    except OSError:
+        pass  # a program that may be executed need not be readable
+    return None
+
+
+def _is_static(file: BinaryIO) -> bool:
+    """Return whether this is a program (ELF, 64 bits) that no loader is named for: elf(5)."""
+    header = file.read(64)
+    if len(header) < 64 or header[:6] != b"\x7fELF\x02\x01":
+        return False
+    start, size, count = struct.unpack_from("<Q14xHH", header, 32)
+    if not size or not count:
+        return False
+    file.seek(start)
+    table = file.read(size * count)
+    types = [table[at : at + 4] for at in range(0, len(table), size)]
+    return struct.pack("<I", 3) not in types  # PT_INTERP
+
+
+def _path_to_preload() -> Path:
+    """Return a path of the library that LD_PRELOAD can name: a space or a colon would end it."""
+    path = library_path()
+    if not _separates(path):
+        return path
+    link = runtime_dir() / path.name
+    if _separates(link):
+        raise NativeError(
+            errno.EINVAL,
+            f"neither {path} nor {link} can be preloaded, as both have a space or colon: set "
+            "XDG_RUNTIME_DIR to a folder without",
+        )
+    draft = link.with_name(f".{link.name}.{os.getpid()}")
+    draft.symlink_to(path)
+    draft.rename(link)  # another process may be loading it, or doing the same
+    return link
+
+
+def _separates(path: Path) -> bool:
+    return any(separator in str(path) for separator in " :")
 
 
 def _write_sysfs() -> Path:

@@ -8,7 +8,7 @@ import shlex
 import click
 
 from .. import software_adapter as adapter
-from .console import print_json
+from .console import print_json, say
 from .exit_codes import OK
 from .options import as_json
 from .run_program import become
@@ -47,7 +47,10 @@ def run(command: tuple[str, ...]) -> int:
     """
     if not command:
         raise click.UsageError("no program given: put it after --")
-    return become(command, os.environ | adapter.environment())
+    environment = os.environ | adapter.environment()
+    if reason := adapter.why_hidden(command[0]):
+        say(f"dgkit: {command[0]} does not see the adapter: {reason}")
+    return become(command, environment)
 
 
 @mlx5.command(short_help="Print the environment with which programs see it.")

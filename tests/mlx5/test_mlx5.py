@@ -4,6 +4,7 @@ import contextlib
 import ctypes
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -16,6 +17,7 @@ from support.processes import cli
 
 from dgkit import software_adapter
 from dgkit.cli import main
+from dgkit.errors import NativeError
 
 # Sends the kernel's commands by write(2), and prints what each of them returns.
 COMMANDS = """
@@ -137,6 +139,18 @@ with a thread (1, 2)
 without False (1, 2)
 """
 
+# Exits with 7, without a C library.
+STATIC = """
+void _start(void)
+{
+#ifdef __x86_64__
+	__asm__("mov $60, %eax; mov $7, %edi; syscall");
+#else
+	__asm__("mov x8, #93; mov x0, #7; svc #0");
+#endif
+}
+"""
+
 
 @pytest.fixture
 def home():
@@ -240,3 +254,41 @@ def test_a_program_is_needed(capsys):
     assert main(["mlx5", "run"]) == 2
     assert main(["mlx5", "run", "--", "/nonexistent"]) == 127
     assert "no such program" in capsys.readouterr().err
+
+
+def test_a_static_program_is_told_that_it_does_not_see_the_adapter(tmp_path, home):
+    program = tmp_path / "static"
+    build = ["cc", "-static", "-nostdlib", "-x", "c", "-", "-o", program]
+    subprocess.run(build, input=STATIC, text=True, check=True)
+    done = cli.run(home, "mlx5", "run", "--", program)
+    assert f"{program} does not see the adapter: it is linked statically" in done.stderr
+    assert done.returncode == 7, done.stderr
+    done = cli.run(home, "mlx5", "run", "--", sys.executable, "-c", "")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_setuid_program_is_told_that_it_does_not_see_the_adapter(tmp_path, monkeypatch):
+    program = tmp_path / "program"
+    shutil.copy(shutil.which("true"), program)
+    program.chmod(0o4755)
+    assert software_adapter.why_hidden(str(program)) is None
+    monkeypatch.setattr(os, "getuid", lambda: program.stat().st_uid + 1)
+    assert "(setuid)" in software_adapter.why_hidden(str(program))
+
+
+@pytest.mark.parametrize("separator", [" ", ":"])
+def test_dgkit_may_be_installed_in_a_path_that_ld_preload_cannot_have(
+    separator, home, tmp_path, monkeypatch
+):
+    library = tmp_path / f"my{separator}folder" / software_adapter.library_path().name
+    library.parent.mkdir()
+    shutil.copy(software_adapter.library_path(), library)
+    monkeypatch.setattr(software_adapter, "library_path", lambda: library)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", home)
+    for _ in range(2):  # the second time the link is there
+        seen = os.environ | software_adapter.environment()
+        done = subprocess.run(["ibv_devinfo"], env=seen, capture_output=True, text=True, check=True)
+        assert "mlx5_0" in done.stdout
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(library.parent))
+    with pytest.raises(NativeError, match="XDG_RUNTIME_DIR"):
+        software_adapter.environment()
