@@ -114,6 +114,12 @@ def test_soft_roce_is_told_of_with_an_interface_that_is_there() -> None:
     assert "rxe" not in " ".join(one("rdma-devices").remedy)
 
 
+@pytest.mark.parametrize("place", [{}, {"text /.dockerenv": ""}])
+def test_without_a_nic_the_adapter_in_software_is_named(place: dict[str, object]) -> None:
+    assert "`dgkit mlx5 run -- PROGRAM`" in one("rdma-devices", place).why
+    assert "mlx5 run" not in one("rdma-devices", NIC).why  # this NIC lacks its driver only
+
+
 def test_a_virtual_machine_has_its_nic_passed_through() -> None:
     guest = {"text /proc/cpuinfo": "flags\t\t: fpu hypervisor\n"}
     assert "through to this virtual machine" in one("rdma-devices", guest).remedy[0]

@@ -73,7 +73,8 @@ def _no_devices(case: Case) -> Finding:
     if cards:
         why, remedy = without_driver(case.machine, cards[0].address)
     else:
-        why = "No NIC supports RDMA; Soft-RoCE replaces it in tests."
+        why = "No NIC supports RDMA. In tests, Soft-RoCE replaces it or, for programs on one "
+        why += "machine and host memory, `dgkit mlx5 run -- PROGRAM`, which needs no root."
         guest = case.machine.know(virtual.virtual).is_vm
         remedy = [
             "# pass a NIC with RDMA through to this virtual machine"
