@@ -158,8 +158,11 @@ def nvcc(arguments: tuple[str, ...]) -> int:
     """
     if not arguments:
         raise click.UsageError("no file given")
-    from ..gpu_initiated.nvcc import compile_as_nvcc
+    from ..gpu_initiated.nvcc import VERSION, compile_as_nvcc
 
+    if "--version" in arguments:
+        click.echo(VERSION)
+        return 0
     return compile_as_nvcc(arguments)
 
 

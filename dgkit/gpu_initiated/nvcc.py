@@ -12,12 +12,18 @@ TYPE_CHECKING = False  # importing typing takes longer than importing this whole
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+# Its last word is the release of the emulated headers (CUDA_VERSION); build systems look for the V.
+VERSION = "dgkit softdoca nvcc: CUDA C++ for the emulated GPU, release 13.0, V13.0.0"
+
 _RUNTIME = ("emulated_gpu.cpp", "emulated/host.cpp")
 _PACKED = "-Wno-address-of-packed-member"  # as of GPUNetIO's headers
 # Options followed by a word: those of nvcc alone, which mean nothing here, and those of C++ too.
-_IGNORED_PAIRS = ("-gencode", "-arch", "-code", "-ccbin", "-x")
-_PAIRS = ("-o", "-include", "-isystem", "-iquote", "-MF", "-I", "-L", "-D", "-l", "-Xcompiler")
-_IGNORED = ("-arch=", "-gencode=", "-code=", "-ccbin=", "-rdc=", "--")
+_IGNORED_PAIRS = ("-gencode", "-arch", "-code", "-ccbin", "-cudart", "-x")
+_PAIRS = (
+    "-o", "-include", "-isystem", "-iquote", "-MF", "-MT", "-MQ", "-I", "-L", "-D", "-l",
+    "-Xcompiler",
+)  # fmt: skip
+_IGNORED = ("-arch=", "-gencode=", "-code=", "-ccbin=", "-cudart=", "-rdc=", "-G", "--")
 _LINKING = ("-L", "-l", "-o", "-c", "-Wl")  # and every file
 _HOST = {".c": "c", ".cpp": "c++", ".cc": "c++", ".cxx": "c++"}  # sources without kernels
 
@@ -64,6 +70,8 @@ def _sorted(arguments: Sequence[str]) -> tuple[list[str], list[str], list[str]]:
             continue
         if word == "-Xcompiler":
             options += pair[1].split(",")
+        elif word.startswith("-Xcompiler="):
+            options += word.removeprefix("-Xcompiler=").split(",")
         elif Path(word).suffix in (".cu", *_HOST):
             sources.append(word)
         elif word.startswith(_LINKING) or not word.startswith("-"):

@@ -176,6 +176,37 @@ def test_files_of_c_and_cpp_are_compiled_as_such_and_not_optimized(tmp_path):
     assert subprocess.check_output([program], text=True) == "49\n"
 
 
+COUNT = """
+#include <cuda_runtime.h>
+#include <stdio.h>
+__global__ void kernel(void) {}
+int main(void)
+{
+    int count = 0;
+    struct cudaDeviceProp prop;
+    cudaError_t status = cudaGetDeviceCount(&count);
+    for (int i = 0; i < count; i++)
+        printf("%d %d\\n", status, cudaGetDeviceProperties(&prop, i));
+    printf("V%d.%d.0\\n", CUDA_VERSION / 1000, CUDA_VERSION % 1000 / 10);
+}
+"""
+
+
+def test_a_build_system_finds_the_release_and_a_device(tmp_path):
+    """What meson asks of a CUDA compiler: a version behind a V, and a program that counts."""
+    (tmp_path / "count.cu").write_text(COUNT)
+    nvcc = list(map(str, NVCC))
+    said = subprocess.check_output([*nvcc, "--version"], cwd=tmp_path, text=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["count.cu"]  # nothing was linked
+    compiled = "-Xcompiler=-Wall,-Wextra -G -g -MD -MT count.o -MF count.d -o count.o -c count.cu"
+    for arguments in ("-w -cudart static count.cu -o check", compiled, "-o count count.o"):
+        subprocess.run([*nvcc, *arguments.split()], cwd=tmp_path, check=True)
+    for program in ("check", "count"):
+        counted = subprocess.check_output([tmp_path / program], text=True).splitlines()
+        assert counted == ["0 0", said.split()[-1]]
+    assert "cuda_runtime.h" in (tmp_path / "count.d").read_text()
+
+
 def test_an_error_names_the_line_of_the_source(tmp_path):
     source = tmp_path / "program.cu"
     source.write_text("__global__ void k()\n{\n    nonsense;\n}\n")

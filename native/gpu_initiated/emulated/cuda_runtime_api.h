@@ -36,6 +36,7 @@ struct cudaDeviceProp {
 	int major, minor; /* compute capability */
 };
 
+cudaError_t cudaGetDeviceCount(int *count);
 cudaError_t cudaSetDevice(int device);
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int device);
 cudaError_t cudaDeviceGetPCIBusId(char *address, int size, int device);

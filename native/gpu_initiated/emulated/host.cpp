@@ -55,6 +55,12 @@ void dg_emu::start(dim3 grid, dim3 block, size_t shared_size, cudaStream_t strea
 	(stream ? stream : &default_stream)->child = child;
 }
 
+cudaError_t cudaGetDeviceCount(int *count)
+{
+	*count = 1;
+	return cudaSuccess;
+}
+
 cudaError_t cudaSetDevice(int device)
 {
 	return device == 0 ? cudaSuccess : cudaErrorInvalidDevice;
