@@ -83,6 +83,7 @@ struct qp {
 	struct object *pd;
 	struct cq *send_cq, *receive_cq;
 	dg_nic_qp *nic_qp;
+	bool unreliable; /* UC, else RC */
 	struct ib_uverbs_query_qp_resp attributes;
 };
 

@@ -32,7 +32,11 @@ enum {
 		RNR_RETRIES | RQ_PSN | RD_ATOMIC | RNR_TIMER | SQ_PSN | DEST_RD_ATOMIC | DEST_QPN
 };
 
-/* What a reliable connection needs when it goes to a state. */
+/* What a reliable connection has, and an unreliable one is not given. */
+static const uint32_t reliable =
+	TIMEOUT | RETRIES | RNR_RETRIES | RD_ATOMIC | RNR_TIMER | DEST_RD_ATOMIC;
+
+/* What a reliable connection needs when it goes to a state; an unreliable one, the same without `reliable`. */
 static const uint32_t needed[] = {
 	[DG_NIC_INIT] = PKEY_INDEX | PORT | ACCESS,
 	[DG_NIC_RTR] = PATH | MTU | DEST_QPN | RQ_PSN | DEST_RD_ATOMIC | RNR_TIMER,
@@ -82,11 +86,12 @@ static int create_qp(struct call *c, const struct ib_uverbs_ex_create_qp *core,
 {
 	struct ib_uverbs_create_qp_resp *r = (void *)c->out;
 	dg_nic_qp_info info;
-	if (core->qp_type != IB_UVERBS_QPT_RC || core->is_srq)
+	if ((core->qp_type != IB_UVERBS_QPT_RC && core->qp_type != IB_UVERBS_QPT_UC) || core->is_srq)
 		return -EOPNOTSUPP;
 	struct qp *q = calloc(1, sizeof *q);
 	if (!q)
 		return -ENOMEM;
+	q->unreliable = core->qp_type == IB_UVERBS_QPT_UC;
 	q->pd = dg_mlx5_find(c->context, core->pd_handle, KIND_PD);
 	q->send_cq = dg_mlx5_find(c->context, core->send_cq_handle, KIND_CQ);
 	q->receive_cq = dg_mlx5_find(c->context, core->recv_cq_handle, KIND_CQ);
@@ -144,7 +149,10 @@ static int check(const struct qp *q, const struct ib_uverbs_modify_qp *m, uint32
 	if ((mask & CURRENT_STATE && m->cur_qp_state != from) || (mask & PORT && m->port_num != 1) ||
 	    (mask & PKEY_INDEX && m->pkey_index) || (mask & PATH && m->dest.sgid_index))
 		return -EINVAL;
-	if (to == from + 1 && to <= DG_NIC_RTS && (mask & needed[to]) != needed[to])
+	const uint32_t without = q->unreliable ? reliable : 0;
+	if (mask & without)
+		return -EINVAL;
+	if (to == from + 1 && to <= DG_NIC_RTS && needed[to] & ~without & ~mask)
 		return -EINVAL;
 	if ((mask & RD_ATOMIC && m->max_rd_atomic > MAX_QP_RD_ATOM) ||
 	    (mask & DEST_RD_ATOMIC && m->max_dest_rd_atomic > MAX_QP_RD_ATOM))

@@ -133,6 +133,32 @@ region = register()
 verbs.ibv_dereg_mr(region)
 print("without", shared(), child())
 """
+# Takes a queue pair of each kind of connection to INIT, with an attribute that only a reliable one
+# has, and without.
+CONNECTIONS = """
+import ctypes, errno, struct
+
+verbs = ctypes.CDLL("libibverbs.so.1")
+for name in ("get_device_list", "open_device", "alloc_pd", "create_cq", "create_qp"):
+    getattr(verbs, f"ibv_{name}").restype = ctypes.c_void_p
+devices = ctypes.cast(verbs.ibv_get_device_list(None), ctypes.POINTER(ctypes.c_void_p))
+context = ctypes.c_void_p(verbs.ibv_open_device(ctypes.c_void_p(devices[0])))
+pd = ctypes.c_void_p(verbs.ibv_alloc_pd(context))
+cq = verbs.ibv_create_cq(context, 16, None, None, 0)
+INIT, PKEY_INDEX_PORT_ACCESS, RNR_TIMER = 1, 1 << 4 | 1 << 5 | 1 << 3, 1 << 15
+for name, kind in ("RC", 2), ("UC", 3):
+    settings = struct.pack("<4Q5IiI4x", 0, cq, cq, 0, 1, 1, 1, 1, 0, kind, 0)
+    qp = ctypes.c_void_p(verbs.ibv_create_qp(pd, settings))
+    attributes = struct.pack("<I124x2B14x", INIT, 12, 1)  # min_rnr_timer, port_num
+    for mask in 1 | PKEY_INDEX_PORT_ACCESS | RNR_TIMER, 1 | PKEY_INDEX_PORT_ACCESS:
+        print(name, errno.errorcode.get(verbs.ibv_modify_qp(qp, attributes, mask), 0))
+"""
+STATES = """\
+RC 0
+RC 0
+UC EINVAL
+UC 0
+"""
 SEEN = """\
 registered True (1, 2)
 with a thread (1, 2)
@@ -191,6 +217,7 @@ def pair(folder, *program):
 @pytest.mark.parametrize("program", [
     "ib_write_lat -x 0", "ib_read_lat -x 0", "ib_send_lat -x 0", "ib_send_lat -x 0 -e",
     "ib_write_bw -x 0", "ib_write_bw -x 0 -s 1048576", "ib_send_bw -x 0", "ib_atomic_bw -x 0",
+    "ib_write_lat -x 0 -c UC", "ib_send_bw -x 0 -c UC",
 ])  # fmt: skip
 def test_perftest_runs(program, home):
     with pair(home, *program.split(), "-n", "50") as both:
@@ -199,13 +226,14 @@ def test_perftest_runs(program, home):
     assert re.search(r"^ \d+ +50 +\d", outputs[1], re.MULTILINE), outputs[1]
 
 
+@pytest.mark.parametrize("program", ["ibv_rc_pingpong", "ibv_uc_pingpong"])
 @pytest.mark.parametrize(
     "options",
     [[], ["-e"], ["-s", "5000"]],
     ids=["polls", "sleeps", "memory_that_only_its_process_writes"],
 )
-def test_pingpong_finds_the_bytes_that_were_sent(options, home):
-    with pair(home, "ibv_rc_pingpong", "-g", "0", "-c", "-n", "50", *options) as both:
+def test_pingpong_finds_the_bytes_that_were_sent(program, options, home):
+    with pair(home, program, "-g", "0", "-c", "-n", "50", *options) as both:
         outputs = [each.communicate(timeout=60)[0] for each in both]
     assert [each.returncode for each in both] == [0, 0], outputs
     for text in outputs:
@@ -228,6 +256,11 @@ def test_a_killed_server_ends_the_client_with_an_error(home):
 def test_wrong_commands_get_the_errors_of_the_kernel(home):
     done = cli.run(home, "mlx5", "run", "--", sys.executable, "-c", COMMANDS)
     assert done.stdout == ANSWERS, done.stderr
+
+
+def test_an_unreliable_connection_has_no_attributes_of_a_reliable_one(home):
+    done = cli.run(home, "mlx5", "run", "--", sys.executable, "-c", CONNECTIONS)
+    assert done.stdout == STATES, done.stderr
 
 
 def test_a_child_has_memory_of_its_own(home):
