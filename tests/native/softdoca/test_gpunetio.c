@@ -59,6 +59,8 @@ TEST(bad_sizes_and_types_are_refused)
 	REFUSED(doca_gpu_mem_alloc(gpu, 8, 3, DOCA_GPU_MEM_TYPE_GPU, &at, NULL), INVALID_VALUE);
 	REFUSED(doca_gpu_mem_alloc(gpu, 8, 8, (enum doca_gpu_mem_type)3, &at, NULL), INVALID_VALUE);
 	REFUSED(doca_gpu_mem_alloc(gpu, 8, 8, DOCA_GPU_MEM_TYPE_GPU, NULL, NULL), INVALID_VALUE);
+	REFUSED(doca_gpu_mem_alloc(gpu, (size_t)1 << 50, 0, DOCA_GPU_MEM_TYPE_GPU, &at, NULL),
+		NO_MEMORY);
 	REFUSED(doca_gpu_dmabuf_fd(gpu, &fd, 4, &fd), INVALID_VALUE);
 	at = gpu_alloc(gpu, 4096, DOCA_GPU_MEM_TYPE_GPU);
 	REFUSED(doca_gpu_dmabuf_fd(gpu, at, 4097, &fd), INVALID_VALUE);

@@ -3,6 +3,7 @@
 #include "sync_check.h"
 
 #include <pthread.h>
+#include <sys/mman.h>
 
 /* ---- started alone ---- */
 
@@ -149,6 +150,9 @@ TEST(the_value_can_be_the_program_s)
 
 	REFUSED(doca_sync_event_set_addr(event, NULL), INVALID_VALUE);
 	REFUSED(doca_sync_event_set_addr(event, (uint64_t *)((char *)memory + 1)), INVALID_VALUE);
+	void *gone = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	munmap(gone, 4096);
+	REFUSED(doca_sync_event_set_addr(event, gone), INVALID_VALUE);
 	OK(doca_sync_event_set_addr(event, &memory[1]));
 	OK(doca_sync_event_start(event));
 	OK(doca_sync_event_get(event, &value));

@@ -127,9 +127,28 @@ doca_error_t softdoca_gpu_destroy(struct doca_gpu *gpu)
 	return DOCA_SUCCESS;
 }
 
+/* Returns the machine's MemAvailable in bytes; a number above all sizes if /proc does not say. */
+static size_t available(void)
+{
+	size_t kib = SIZE_MAX / 1024;
+	char line[128];
+	FILE *f = fopen("/proc/meminfo", "re");
+	while (f && fgets(line, sizeof line, f) && sscanf(line, "MemAvailable: %zu", &kib) != 1)
+		;
+	if (f)
+		fclose(f);
+	return kib * 1024;
+}
+
 doca_error_t gpu_map_shared(struct gpu_memory *m)
 {
 	void *at = MAP_FAILED;
+	size_t limit = available();
+	/* fallocate() would take all memory, and the kernel would end processes for want of it. */
+	if (m->mapped > limit)
+		return REFUSE_FOR("doca_gpu_mem_alloc", DOCA_ERROR_NO_MEMORY,
+				  "%zu bytes are more than the %zu that the machine has available",
+				  m->mapped, limit);
 	m->fd = memfd_create("softdoca_gpu", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (m->fd >= 0 && !ftruncate(m->fd, (off_t)m->mapped) &&
 	    !fallocate(m->fd, 0, 0, (off_t)m->mapped) &&

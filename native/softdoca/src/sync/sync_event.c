@@ -10,6 +10,7 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "clock.h"
@@ -204,7 +205,11 @@ static doca_error_t set_at(struct doca_sync_event *e, void *at, const char *func
 /* SE reference: INVALID_VALUE, BAD_STATE. */
 doca_error_t doca_sync_event_set_addr(struct doca_sync_event *event, uint64_t *addr)
 {
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	unsigned char resident;
 	CHECK_EVENT(event);
+	if (addr && mincore((char *)addr - (uintptr_t)addr % page, page, &resident))
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is not mapped", (void *)addr);
 	return set_at(event, addr, __func__);
 }
 
