@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import shlex
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -58,7 +59,7 @@ def init(course: Path, vary: bool) -> int:
 
     labs = courses.init(course, vary=vary)
     click.echo(f"{course}: {', '.join(labs)}")
-    say(f"Next: cd {course} && nbgrader generate_assignment --create {labs[0]}")
+    say(f"Next: cd {shlex.quote(str(course))} && nbgrader generate_assignment --create {labs[0]}")
     return 0
 
 

@@ -2,10 +2,10 @@
 
 The mailbox is an array of 64-bit words in the consumer's memory: a flag or a sequence number, and
 the payload. A posted write arrives later. Writes arrive in any order, even writes
-to the same word. A fenced write starts when all earlier writes have arrived, and later writes start
-after it, as with the flag DG_FENCE of dgkit's queues. A load may return an old value: any value
-that the word has had since a certain moment. The consumer's fence advances that moment to the
-newest moment from which any load has returned a value.
+to the same word. A fenced write starts when all earlier writes have arrived. Later writes start
+after it and may arrive before it, as with the flag DG_FENCE of dgkit's queues. A load may return an
+old value: any value that the word has had since a certain moment. The consumer's fence advances
+that moment to the newest moment from which any load has returned a value.
 """
 
 from __future__ import annotations

@@ -6,6 +6,8 @@ import importlib
 import json
 import os
 import pwd
+import re
+import shlex
 import shutil
 import socket
 import subprocess
@@ -329,3 +331,20 @@ def test_feedback_is_text_that_a_file_can_have():
     assert stream.text.encode()
     assert r"\ud800" in stream.text
     assert r"\udfff" in stream.text
+
+
+@pytest.mark.parametrize("lab", sorted(course.labs_folder().glob("lab*")), ids=lambda lab: lab.name)
+def test_a_lab_links_to_its_own_files_or_the_web(lab):
+    (notebook,) = lab.glob("*.ipynb")
+    cells = json.loads(notebook.read_text())["cells"]
+    text = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
+    links = re.findall(r"\]\(([^)\s]+)\)", text)
+    released = {path.name for path in lab.iterdir()}
+    assert [link for link in links if link not in released and "://" not in link] == []
+
+
+def test_the_next_command_for_a_course_can_be_pasted(tmp_path, capsys):
+    folder = tmp_path / "DMA, spring; 101"
+    assert main(["teach", "init", str(folder)]) == 0
+    said = "".join(capsys.readouterr())
+    assert shlex.split(said.partition("Next: ")[2])[:3] == ["cd", str(folder), "&&"]
