@@ -1,4 +1,4 @@
-"""Validation of objects that support the buffer protocol, shared by `memory` and `dma`."""
+"""Objects with the buffer protocol: what `memory`, `dma` and `session` require of them."""
 
 from __future__ import annotations
 
@@ -94,3 +94,23 @@ def has_objects(view: memoryview) -> bool:
     Field names, which a format has between colons, are skipped.
     """
     return "O" in "".join((view.format or "B").split(":")[::2])
+
+
+def contiguous_view(data: Any) -> memoryview:
+    """Return the bytes of a buffer as one contiguous view; a copy if they are not contiguous.
+
+    Raises:
+        TypeError: `data` has no buffer protocol, or holds Python objects.
+    """
+    try:
+        view = memoryview(data)
+    except TypeError:
+        raise no_buffer("data", data) from None
+    if view.format == "B" and view.ndim == 1 and view.c_contiguous:
+        return view
+    if has_objects(view):
+        raise TypeError("data holds Python objects, which have no bytes to transfer")
+    try:
+        return view.cast("B")
+    except (TypeError, ValueError):  # strided, or a multi-character format
+        return memoryview(view.tobytes())

@@ -16,10 +16,10 @@ from ..wire.messages import Bye
 
 if TYPE_CHECKING:
     from .monitor import Monitor
-    from .region_factory import RegionRegistry
     from .resources import SessionResources
     from .session import Session
     from .session_gpu_queue import SessionGpuQueue
+    from .session_region import RegionRegistry
 
 open_sessions: LiveSet[Session] = LiveSet()
 _closing: list[LockType] = []  # locked while a thread closes a forgotten session

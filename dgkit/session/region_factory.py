@@ -8,16 +8,13 @@ import weakref
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .. import memory
-from ..callbacks import Callbacks
 from ..errors import DgkitError, NativeError, Unsupported
 from ..memory.allocate import parse_on
 from ..memory.shape import as_shape, total_size
 from ..types import OWN_EXPORT, Access, is_memory
-from .session_region import SessionRegion
+from .session_region import RegionRegistry, SessionRegion
 
 if TYPE_CHECKING:
-    from contextlib import ExitStack
-
     from ..memory.gpu import GpuMemory
     from ..memory.host import HostMemory
     from ..memory.wrap import ForeignMemory
@@ -27,58 +24,6 @@ if TYPE_CHECKING:
     from .session import Session
 
     OwnMemory: TypeAlias = HostMemory | GpuMemory | ForeignMemory | ForeignGpuMemory
-
-
-class RegionRegistry:
-    """Open regions, in order of creation. Thread-safe.
-
-    Attributes:
-        notify: Called after each change.
-    """
-
-    def __init__(self) -> None:
-        self._regions: dict[int, SessionRegion] = {}
-        self._last_id = 0
-        self.notify: Callbacks[[]] = Callbacks("a change of a session's regions")
-
-    def __len__(self) -> int:
-        return len(self._regions)
-
-    @property
-    def open(self) -> tuple[SessionRegion, ...]:
-        """Return the regions that are not closed."""
-        return tuple(self._regions.values())
-
-    def next_id(self) -> int:
-        """Return the number of a new region."""
-        self._last_id += 1
-        return self._last_id
-
-    def add(self, region: SessionRegion) -> SessionRegion:
-        """Add a region that both sides have set up; return it."""
-        self._regions[region.id] = region
-        self.notify()
-        return region
-
-    def remove(self, region: SessionRegion) -> None:
-        """Remove a region that was closed on both sides."""
-        region.closed = True
-        self._regions.pop(region.id, None)
-        self.notify()
-
-    def free_all(self, undo: ExitStack) -> None:
-        """Register the freeing of all regions with `undo`."""
-        for region in self.open:
-            undo.callback(region.free, 1.0)
-
-    def on_session_closed(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Mark all regions as closed unless an error occurred; runs as the last exit callback."""
-        if kind is None:
-            for region in self.open:
-                region.closed = True
-            self._regions.clear()
-        self.notify()
-
 
 _MAY_REFUSE = "an RDMA adapter may refuse GPU memory; on='gpu' tries it"
 _PAGES_PER_S = 1 << 27  # bytes: lower bound of the rate at which a machine provides pages

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ..buffers import contiguous_view
 from ..callbacks import Callbacks, session_opened
 from ..errors import ClosedError, DgkitError, PeerError
 from ..sizes import MIB, RATE_BYTES
@@ -16,10 +17,16 @@ from ..types import Access, parse_access
 from ..unique import Unique
 from ..wire.messages import Stats, Subscribe, Subscription, encode
 from . import argument_checks, describe, lifecycle
-from .region_factory import RegionFactory, RegionRegistry
-from .session_region import READ_ONLY, WRITE_ONLY, SessionRegion, check_region, checked_span
+from .region_factory import RegionFactory
+from .session_region import (
+    READ_ONLY,
+    WRITE_ONLY,
+    RegionRegistry,
+    SessionRegion,
+    check_region,
+    checked_span,
+)
 from .session_transfer import EndedWrite
-from .staging import contiguous_view
 
 if TYPE_CHECKING:
     from ..dma import Device
@@ -278,7 +285,7 @@ class Session(Unique):
     ) -> SessionTransfer:
         """Start a write; `data` must not change until it is done. Errors as write()."""
         self._link.check()
-        view = contiguous_view(data)
+        view = memoryview(data) if type(data) is bytes else contiguous_view(data)
         offset, size = checked_span(self, region, offset, len(view), READ_ONLY)
         if not self._observers.calls:
             return self.dpu.start(region, offset, size, view)

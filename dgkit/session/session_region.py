@@ -1,10 +1,11 @@
-"""Region of a session: memory on the host or on the DPU, in this process or at the agent."""
+"""Regions of a session: memory on the host or on the DPU, in this process or at the agent."""
 
 from __future__ import annotations
 
 import errno
 from typing import TYPE_CHECKING, Any
 
+from ..callbacks import Callbacks
 from ..errors import AccessDenied, BoundsError, ClosedError, Unsupported
 from ..types import Access
 from ..unique import Unique
@@ -15,6 +16,7 @@ from .argument_checks import seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import ExitStack
 
     import numpy as np
 
@@ -262,6 +264,57 @@ class SessionRegion(Unique):
         ]
         title = "Region of a session (closed)" if self.closed else "Region of a session"
         return card(title, rows, badge=provider_badge(self.provider))
+
+
+class RegionRegistry:
+    """Open regions, in order of creation. Thread-safe.
+
+    Attributes:
+        notify: Called after each change.
+    """
+
+    def __init__(self) -> None:
+        self._regions: dict[int, SessionRegion] = {}
+        self._last_id = 0
+        self.notify: Callbacks[[]] = Callbacks("a change of a session's regions")
+
+    def __len__(self) -> int:
+        return len(self._regions)
+
+    @property
+    def open(self) -> tuple[SessionRegion, ...]:
+        """Return the regions that are not closed."""
+        return tuple(self._regions.values())
+
+    def next_id(self) -> int:
+        """Return the number of a new region."""
+        self._last_id += 1
+        return self._last_id
+
+    def add(self, region: SessionRegion) -> SessionRegion:
+        """Add a region that both sides have set up; return it."""
+        self._regions[region.id] = region
+        self.notify()
+        return region
+
+    def remove(self, region: SessionRegion) -> None:
+        """Remove a region that was closed on both sides."""
+        region.closed = True
+        self._regions.pop(region.id, None)
+        self.notify()
+
+    def free_all(self, undo: ExitStack) -> None:
+        """Register the freeing of all regions with `undo`."""
+        for region in self.open:
+            undo.callback(region.free, 1.0)
+
+    def on_session_closed(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Mark all regions as closed unless an error occurred; runs as the last exit callback."""
+        if kind is None:
+            for region in self.open:
+                region.closed = True
+            self._regions.clear()
+        self.notify()
 
 
 def checked_span(

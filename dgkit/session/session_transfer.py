@@ -223,9 +223,20 @@ class SessionTransfer:
 
     def done(self) -> bool:
         """Return whether wait() would return at once."""
-        if not self._ended:
-            self._jobs.wait(self._job, 0.0)
-        return self._ended
+        return self.poll(0.0)
+
+    def poll(self, timeout: float) -> bool:
+        """Wait at most `timeout` seconds, and return whether wait() would return at once.
+
+        Raises:
+            PeerTimeout: The agent's process is stopped, or it is silent.
+        """
+        end = time.monotonic() + timeout
+        while not self._ended:
+            left = min(1.0, max(0.0, end - time.monotonic()))
+            if not self._jobs.wait(self._job, left) and not left:
+                return False
+        return True
 
     def wait(
         self,
@@ -243,7 +254,8 @@ class SessionTransfer:
             PeerTimeout: Not done within `timeout` seconds; call wait() again.
             TransferError, AccessDenied, PeerLost: The transfer failed.
         """
-        function("progress", progress)
+        if progress is not None:
+            function("progress", progress)
         if timeout is not None:
             timeout = seconds("timeout", timeout, zero=True, most=float("inf"))
         deadline = None if timeout is None else time.monotonic() + timeout

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .. import memory
-from ..buffers import has_objects, no_buffer
 from ..dma.bytes_memory import fill
 from ..dpu.copier import Slots
 from ..wire.creation import Creation
@@ -144,22 +142,3 @@ class Staging(Slots):
         if self._memory is not None:
             self._memory.close()
         self._region = self._memory = None
-
-
-def contiguous_view(data: Any) -> memoryview:
-    """Return the bytes of a buffer as one contiguous view; a copy if they are not contiguous.
-
-    Raises:
-        TypeError: `data` has no buffer protocol, or holds Python objects.
-    """
-    try:
-        view = memoryview(data)
-    except TypeError:
-        raise no_buffer("data", data) from None
-    if view.format == "B" and view.ndim == 1 and view.c_contiguous:
-        return view
-    if has_objects(view):
-        raise TypeError("data holds Python objects, which have no bytes to transfer")
-    with contextlib.suppress(TypeError, ValueError):  # strided, or a multi-character format
-        return view.cast("B")
-    return memoryview(view.tobytes())

@@ -31,6 +31,7 @@ from .inflow import Growth, heap_trimmer
 from .messages import (
     MAX_REQUEST,
     UNREADABLE,
+    WITH_TEXTS,
     Block,
     Cancel,
     Ended,
@@ -304,7 +305,7 @@ class Connection:
         """
         checked = time.monotonic()
         deadline = None if timeout is None else checked + timeout
-        raise_if_stopped = self.peer_state.stop_check()
+        raise_if_stopped: Callable[[], None] | None = None  # most requests are answered sooner
         try:
             while True:
                 lead = self._wait_turn(pending)
@@ -318,6 +319,7 @@ class Connection:
                 self._sleep(pending, lead, left)
                 if time.monotonic() - checked > SLICE_S:
                     checked = time.monotonic()
+                    raise_if_stopped = raise_if_stopped or self.peer_state.stop_check()
                     raise_if_stopped()
         finally:
             if self._leader is pending:  # interrupted before it slept
@@ -519,7 +521,7 @@ class Connection:
             self._abort(PeerError(f"the other side answered request {reply.id} with {kind}"))
             return
         self._strays = 0
-        pending.reply = clean(reply)
+        pending.reply = clean(reply) if isinstance(reply, WITH_TEXTS) else reply
         self._finish(pending)
 
     def _notify(self, on_progress: Callable[[Any], None], message: Reply) -> None:
@@ -537,7 +539,8 @@ class Connection:
         pending.then = None  # it may refer back to the request
         if self._leader is pending:
             os.eventfd_write(self._client.wake_fd, 1)
-        pending.release()
+        if pending.gate is not None:
+            pending.release()
 
     def _check_monitor(self) -> None:
         error = connection_error(self._client.monitor, self.peer_state)

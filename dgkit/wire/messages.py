@@ -554,7 +554,7 @@ def number_of(body: bytes, least: int) -> int:
     return number if least <= number < 1 << 63 else 0
 
 
-_TEXTS = (
+WITH_TEXTS = (  # replies that clean() changes
     Welcome, Allocated, Imported, DigestDone, LatencyDone, RateDone, StatsDone, Subscribed,
     Watching,
 )  # fmt: skip
@@ -565,9 +565,8 @@ def clean(reply: Any) -> Any:
 
     A client does not trust the agent.
     """
-    if isinstance(reply, _TEXTS):
-        for name in reply.__struct_fields__:
-            setattr(reply, name, _clean(getattr(reply, name)))
+    for name in reply.__struct_fields__:
+        setattr(reply, name, _clean(getattr(reply, name)))
     return reply
 
 

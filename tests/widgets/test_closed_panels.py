@@ -116,7 +116,7 @@ def by_saved_notebook(panel, _session):
 
 
 def by_listener(panel, session):
-    SessionModel.of(session).listen(panel.use)
+    SessionModel.of(session).listen(panel.use, "regions")
     SessionModel.of(session)._notify_state("regions")
 
 

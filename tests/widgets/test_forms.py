@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from support.jupyter.node import run_module
 
-from dgkit.widgets.base.forms import to_offset, to_size
+from dgkit.widgets.base.page_input import to_offset, to_size
 from dgkit.widgets.latency.measurement import Setting
 
 # Text of a size and its bytes; None: invalid, in the kernel and on the page.

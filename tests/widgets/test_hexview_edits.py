@@ -66,10 +66,7 @@ def test_an_unanswered_write_is_given_up(session, region, monkeypatch):
     class Silent:
         progress, cancelled = 0.0, False
 
-        def wait(self, _seconds):
-            raise dgkit.PeerTimeout("not yet")
-
-        def done(self):
+        def poll(self, _seconds):
             return False
 
         def cancel(self):

@@ -10,7 +10,7 @@ from support.hostile import HOSTILE_JSON
 from support.jupyter.panels import PanelError
 
 import dgkit
-from dgkit.widgets.base.page_message import check_json
+from dgkit.widgets.base.page_input import check_json
 
 # A valid value for each field, so that one hostile value at a time reaches the code behind it.
 FORM = {

@@ -70,7 +70,7 @@ def test_the_first_region_is_looked_at_until_another_is_chosen(session, shown):
 def test_who_listens_is_called_until_that_is_undone(session):
     heard = []
     model = SessionModel.of(session)
-    undo = model.listen(heard.append)
+    undo = model.listen(heard.append, "regions", "written")
     region = session.empty(64)
     until(lambda: heard == ["regions"], "it heard of the region")
     model.written(region.id)
@@ -110,7 +110,7 @@ def test_one_that_fails_takes_nothing_from_the_others(session, shown, view, capl
     model.subscribe(bad.panel)
     listeners = Listener(), Listener()
     for listener in listeners:
-        model.listen(listener.hear)
+        model.listen(listener.hear, "written")
     monkeypatch.setattr(bad.panel, "broadcast", lambda *_, **__: 1 / 0)
     model.written(1)
     assert [message["change"] for message in shown.of("session")] == ["written"]

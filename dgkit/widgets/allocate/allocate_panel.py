@@ -17,15 +17,22 @@ from ...units import size_text
 from ..base import namespace, scheduler
 from ..base.as_python import pattern_expression, script, session_lines
 from ..base.fill_patterns import KINDS, Pattern, fill_region
-from ..base.forms import for_field, to_shape
-from ..base.panel import Panel, handler
+from ..base.page_input import for_field, to_shape
+from ..base.panel import handler
 from ..base.scheduler import BackgroundCall, in_background
-from ..base.session_model import SessionModel, describe, regions_trait, selected_trait
+from ..base.session_model import (
+    SessionModel,
+    SessionPanel,
+    describe,
+    regions_trait,
+    selected_trait,
+)
 
 if TYPE_CHECKING:
     from ...memory.gpu_info import GpuInfo
     from ...session import Session, SessionRegion
-    from ..base.page_message import Json
+    from ..base.page_input import Json
+    from ..base.traits import State
 
 
 DTYPES = ("u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8", "f2", "f4", "f8")
@@ -69,7 +76,7 @@ class Job:
         return {"id": self.number, "name": self.name, "done": self.done, "total": self.total}
 
 
-class AllocatePanel(Panel):
+class AllocatePanel(SessionPanel):
     """Panel that allocates and fills memory for a session and lists its live regions.
 
     Attributes:
@@ -81,8 +88,8 @@ class AllocatePanel(Panel):
     name = "allocate"
     title = "Allocate memory"
 
-    regions = regions_trait(lambda panel: panel._model)
-    selected = selected_trait(lambda panel: panel._model)
+    regions: State[AllocatePanel, tuple[SessionRegion, ...]] = regions_trait()
+    selected: State[AllocatePanel, SessionRegion | None] = selected_trait()
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -94,16 +101,7 @@ class AllocatePanel(Panel):
         self._variables: dict[int, str] = {}  # by the id of the registered region
         super().__init__()
         self._model.subscribe(self)
-        self.on_close(self._model.listen(self._session_changed))
-
-    @property
-    def session(self) -> Session:
-        """The session of the panel."""
-        return self._session
-
-    def _session_changed(self, what: str) -> None:
-        if what != "written":
-            self.refresh_traits()
+        self.on_close(self._model.listen(lambda _: self.refresh_traits(), "regions", "select"))
 
     def state(self) -> Json:
         """Return the regions, the running fills and the choices of the form."""

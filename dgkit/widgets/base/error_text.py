@@ -57,9 +57,9 @@ def explain(error: Exception, session: Session | None = None) -> dict[str, str]:
         session: The session of the panel.
 
     Returns:
-        `kind` (class name), `text`, `hint` (the remedy, see `hint_for`) and `field` (the form field
-        that it belongs to, see `forms.for_field`); the last two are empty if there is none. If the
-        view can start a lost DPU again, `restart` is the label of its button for that.
+        `kind` (class name), `text`, `hint` (the remedy, see `hint_for`) and `field` (of the form,
+        see `page_input.for_field`); the last two are empty if there is none. If the view can start
+        a lost DPU again, `restart` is the label of its button for that.
     """
     text = " ".join(str(getattr(error, "words", error)).split()) or type(error).__name__
     if isinstance(error, OSError) and error.strerror:

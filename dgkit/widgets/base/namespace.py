@@ -13,7 +13,7 @@ from ...buffers import has_objects
 from ...units import plural, size_text
 
 if TYPE_CHECKING:
-    from .page_message import Json
+    from .page_input import Json
 
 T = TypeVar("T")
 

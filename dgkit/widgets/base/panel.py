@@ -21,25 +21,19 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-import anywidget
 import traitlets
 
 from ... import cell_lifetime
-from ...errors import ClosedError, DgkitError
-from ...types import provider_label
-from . import scheduler
+from ...errors import DgkitError
 from .error_text import explain
 from .esm import link
-from .kernel_loop import Later
-from .page_message import Json, check_fields, check_json, check_traits, reply_id
-from .scheduler import PanelClosed, in_background
+from .page_input import Json, check_fields, check_json, check_traits, reply_id
+from .scheduler import PanelClosed
 from .static_output import StaticOutput, note_displayed, picture_containers
-from .traits import State, as_stored
+from .traits import StateWidget
 
 if TYPE_CHECKING:
     from bokeh.model import Model
-
-    from ...session import Session
 
 Buffers = Sequence[memoryview]
 Reply = tuple[Json, list[bytes]]
@@ -47,7 +41,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _WIDGETS = Path(__file__).parent.parent
 _HAS_TRAITS = frozenset(vars(traitlets.HasTraits()))  # attributes of each instance
-_OWN_ATTRIBUTES = {"_on_close", "_static", "_refresh", "_states"}
+_OWN_ATTRIBUTES = {"_on_close", "_static", "_states", "_due"}
 _CLOSED_MODULE = """export default { render({ el }) {
   const note = document.createElement("p");
   note.setAttribute("role", "status");
@@ -74,8 +68,8 @@ def handler(method: F) -> F:
     return method
 
 
-class Panel(anywidget.AnyWidget):
-    """A widget that renders a session.
+class Panel(StateWidget):
+    """A widget that renders a part of a session, a diagnosis, a file.
 
     It is closed when its cell is run again (see `cell_lifetime`), unless another panel made it.
 
@@ -84,15 +78,13 @@ class Panel(anywidget.AnyWidget):
         title: The heading that the user sees.
         shared: A later run of the cell may return this same panel.
         has_figures: A saved notebook may show figures of it.
-        closed: The panel was closed.
     """
 
     name: ClassVar[str]
     title: ClassVar[str]
     shared: ClassVar[bool] = False
     has_figures: ClassVar[bool] = False
-    closed = False
-    _changes = 0
+    _changes: int = 0
     _closing = False
 
     _esm = traitlets.Unicode().tag(sync=True)
@@ -104,10 +96,7 @@ class Panel(anywidget.AnyWidget):
         self._on_close = contextlib.ExitStack()
         self._static = StaticOutput(lambda: [self])
         self._on_close.callback(self._static.end)
-        self._refresh = Later(self._store_traits)
-        traits = self.traits().items()
-        self._states = {name: trait for name, trait in traits if isinstance(trait, State)}
-        super().__init__(_esm=module, _css=style)
+        super().__init__(module, style)
         self._widget_attributes = frozenset(vars(self)) - own - _OWN_ATTRIBUTES
         self.on_msg(self._received)
         picture_containers()
@@ -128,30 +117,6 @@ class Panel(anywidget.AnyWidget):
         return self._changes
 
     # Traits
-
-    def check_open(self, name: str) -> None:
-        """Raise PanelClosed if the panel is closed: `name` cannot be assigned any more."""
-        if self.closed:
-            raise PanelClosed(f"the panel is closed: {type(self).__name__}.{name} was assigned")
-
-    def refresh_traits(self) -> None:
-        """Update the traits from the panel's state, now or after the running cell."""
-        with contextlib.suppress(PanelClosed):
-            self._refresh()
-
-    def _store_traits(self) -> None:
-        with contextlib.suppress(PanelClosed):
-            for trait in self._states.values():
-                trait.store(self)
-
-    def get_state(self, *args: Any, **kwargs: Any) -> Json:
-        """Return the stored values of the traits, to be sent to a page."""
-        token = as_stored.set(True)
-        try:
-            state: Json = super().get_state(*args, **kwargs)
-            return state
-        finally:
-            as_stored.reset(token)
 
     def set_state(self, sync_data: Json) -> None:
         """Set traits from a page; on a refused value, show the error and send the old value."""
@@ -212,30 +177,7 @@ class Panel(anywidget.AnyWidget):
         self.broadcast("failed", error=self._explain(error))
 
     def _explain(self, error: Exception) -> dict[str, str]:
-        return explain(error, getattr(self, "session", None))
-
-    @handler
-    def restart(self) -> None:
-        """Start another DPU in place of a lost one, without waiting; `restarted` reports it.
-
-        Raises:
-            ValueError: The session of the panel did not start its DPU.
-        """
-        session = getattr(self, "session", None)
-        if session is None or not session.restartable:
-            raise ValueError("the session did not start this DPU: run the cell that connects again")
-        scheduler.start(self._restart(session), self.fail)
-
-    def _restart(self, session: Session) -> scheduler.Steps:
-        errors = yield from in_background(session.restart)
-        for error in errors.values():
-            self.fail(error)
-        yield from self._restarted()
-
-    def _restarted(self) -> scheduler.Steps:
-        """Report to the views that the DPU was started again."""
-        self.broadcast("restarted")
-        yield
+        return explain(error)
 
     def _received(self, _widget: object, content: Any, buffers: Buffers) -> None:
         if not isinstance(content, dict):
@@ -352,16 +294,3 @@ def next_snapshot() -> int:
     Each change is followed by a snapshot with a new number: the highest one includes all changes.
     """
     return next(_snapshots)
-
-
-def label_of(session: Session) -> Json:
-    """Return the provider that moves the bytes and its label: `hardware` or `software DPU...`.
-
-    Raises:
-        ClosedError: The session is closed.
-    """
-    if session.closed:
-        raise ClosedError("the session is closed")
-    dpu = session.info["dpu"]
-    provider = dpu["provider"]
-    return {"provider": provider, "label": provider_label(provider, dpu["emulated"])}

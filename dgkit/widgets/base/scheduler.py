@@ -325,11 +325,11 @@ def wait_done(transfer: SessionTransfer, seconds: float = STEP_S) -> bool:
         DgkitError: The transfer failed.
     """
     try:
-        transfer.wait(max(0.0, seconds))
-    except PeerTimeout:  # of this wait, or the transfer's own, which wait() raises again
-        if not transfer.done():
+        if not transfer.poll(max(0.0, seconds)):
             return False
-        transfer.wait()
+    except PeerTimeout:  # the agent does not answer: StallTimer has the limit
+        return False
+    transfer.wait()
     return True
 
 

@@ -1,4 +1,4 @@
-"""State that the panels of one session share: its live regions and the selection."""
+"""Panels of a session, and the state that they share: its live regions and the selection."""
 
 from __future__ import annotations
 
@@ -13,16 +13,18 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ...errors import ClosedError
 from ...html_cards import access_text
 from ...sizes import LARGE
+from ...types import provider_label
 from ...units import dtype_text, size_text
 from . import scheduler
-from .panel import Panel, label_of, next_snapshot
+from .error_text import explain
+from .panel import Panel, handler, next_snapshot
 from .traits import State, choose_region, region_id
 
 if TYPE_CHECKING:
     from ...session import Session, SessionRegion
-    from .page_message import Json
+    from .page_input import Json
 
-F = TypeVar("F", bound=Callable[..., object])
+T = TypeVar("T")
 
 _MAX_REGIONS = 200  # the newest regions, in one message
 
@@ -48,31 +50,17 @@ def describe(region: SessionRegion) -> Json:
     }  # fmt: skip
 
 
-def regions_trait(model: Callable[[Any], SessionModel]) -> State[tuple[SessionRegion, ...]]:
-    """Return the trait `regions` of a panel whose model `model(panel)` returns."""
+def label_of(session: Session) -> Json:
+    """Return the provider that moves the bytes and its label: `hardware` or `software DPU...`.
 
-    def to_json(regions: tuple[SessionRegion, ...] | None) -> list[Json]:
-        shown = (regions or ())[-_MAX_REGIONS:]
-        return [{"id": one.id, "name": one.name, "size": one.size} for one in shown]
-
-    help = "The live regions of the session. Read-only."
-    return State(lambda panel: model(panel).live(), to_json=to_json, help=help)
-
-
-def selected_trait(model: Callable[[Any], SessionModel]) -> State[SessionRegion | None]:
-    """Return the trait `selected` of a panel whose model `model(panel)` returns."""
-
-    def assign(panel: Any, value: Any) -> None:
-        shared = model(panel)
-        if value is not shared.selected_region():
-            shared.select(choose_region(shared.session, value, shared.live()))
-
-    return State(
-        lambda panel: model(panel).selected_region(),
-        assign,
-        to_json=region_id,
-        help="The region that the panels of the session show, or None.",
-    )
+    Raises:
+        ClosedError: The session is closed.
+    """
+    if session.closed:
+        raise ClosedError("the session is closed")
+    dpu = session.info["dpu"]
+    provider = dpu["provider"]
+    return {"provider": provider, "label": provider_label(provider, dpu["emulated"])}
 
 
 class SessionModel:
@@ -87,7 +75,7 @@ class SessionModel:
         self._uses: list[tuple[int, str]] = []  # by the id of a region
         self._lock = threading.RLock()  # guards panels, listeners, uses, the pending notification
         self._panels: weakref.WeakSet[Panel] = weakref.WeakSet()
-        self._listeners: list[Callable[[str], None]] = []
+        self._listeners: list[tuple[tuple[str, ...], Callable[[str], None]]] = []
         self._byte_views: list[Callable[[int, int, int], bool]] = []
         self._selected = 0
         self._hidden: set[int] = set()
@@ -251,23 +239,27 @@ class SessionModel:
         with self._lock:
             self._panels.discard(panel)
 
-    def listen(self, call: Callable[[str], None]) -> Callable[[], None]:
-        """Register a function to call with `regions`, `select` or `written` after each change.
+    def listen(self, call: Callable[[str], None], *changes: str) -> Callable[[], None]:
+        """Register a function to call after some changes, with the name of the change.
+
+        Args:
+            call: The function.
+            changes: `regions`, `select` or `written`.
 
         Returns:
             A function that unregisters it.
         """
-        return self._listed(self._listeners, call)
+        return self._listed(self._listeners, (changes, call))
 
-    def _listed(self, calls: list[F], call: F) -> Callable[[], None]:
-        """Append a function to a list; return a function that removes it."""
+    def _listed(self, known: list[T], new: T) -> Callable[[], None]:
+        """Append an item to a list; return a function that removes it."""
         with self._lock:
-            calls.append(call)
+            known.append(new)
 
         def undo() -> None:
             with self._lock:
-                if call in calls:
-                    calls.remove(call)
+                if new in known:
+                    known.remove(new)
 
         return undo
 
@@ -291,7 +283,8 @@ class SessionModel:
     def _notify(self, change: str, **fields: Any) -> None:
         """Notify panels and listeners; a failure of one of them does not affect the others."""
         with self._lock:
-            panels, listeners = list(self._panels), list(self._listeners)
+            panels = list(self._panels)
+            listeners = [call for changes, call in self._listeners if change in changes]
         for panel in panels:
             try:
                 panel.broadcast("session", change=change, **fields)
@@ -307,3 +300,73 @@ class SessionModel:
 def _failed(error: Exception) -> None:
     if not isinstance(error, scheduler.PanelClosed):
         _log.error("cannot notify a panel of a change of its session", exc_info=error)
+
+
+class SessionPanel(Panel):
+    """Panel of a session, which its constructor stores as `_session`."""
+
+    _session: Session
+
+    @property
+    def session(self) -> Session:
+        """The session of the panel."""
+        return self._session
+
+    def _explain(self, error: Exception) -> dict[str, str]:
+        try:
+            return explain(error, self.session)
+        except scheduler.PanelClosed:  # meanwhile
+            return explain(error)
+
+    @handler
+    def restart(self) -> None:
+        """Start another DPU in place of a lost one, without waiting; `restarted` reports it.
+
+        Raises:
+            ValueError: The session did not start its DPU.
+        """
+        session = self.session
+        if not session.restartable:
+            raise ValueError("the session did not start this DPU: run the cell that connects again")
+        scheduler.start(self._restart(session), self.fail)
+
+    def _restart(self, session: Session) -> scheduler.Steps:
+        errors = yield from scheduler.in_background(session.restart)
+        for error in errors.values():
+            self.fail(error)
+        yield from self._restarted()
+
+    def _restarted(self) -> scheduler.Steps:
+        """Report to the views that the DPU was started again."""
+        self.broadcast("restarted")
+        yield
+
+
+P = TypeVar("P", bound=SessionPanel)
+
+
+def regions_trait() -> State[P, tuple[SessionRegion, ...]]:
+    """Return the trait `regions` of a panel."""
+
+    def to_json(regions: tuple[SessionRegion, ...] | None) -> list[Json]:
+        shown = (regions or ())[-_MAX_REGIONS:]
+        return [{"id": one.id, "name": one.name, "size": one.size} for one in shown]
+
+    help = "The live regions of the session. Read-only."
+    return State(lambda panel: SessionModel.of(panel.session).live(), to_json=to_json, help=help)
+
+
+def selected_trait() -> State[P, SessionRegion | None]:
+    """Return the trait `selected` of a panel."""
+
+    def assign(panel: P, value: object) -> None:
+        model = SessionModel.of(panel.session)
+        if value is not model.selected_region():
+            model.select(choose_region(panel.session, value, model.live()))
+
+    return State(
+        lambda panel: SessionModel.of(panel.session).selected_region(),
+        assign,
+        to_json=region_id,
+        help="The region that the panels of the session show, or None.",
+    )

@@ -37,7 +37,7 @@ from . import scheduler
 if TYPE_CHECKING:
     from bokeh.model import Model
 
-    from .page_message import Json
+    from .page_input import Json
 
 _WAIT_S = 2.0  # after a cell, before the outputs are made in the background
 _MARK = {"needs_background": "light"}  # becomes a CSS class of the image, used to hide it

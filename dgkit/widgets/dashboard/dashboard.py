@@ -23,9 +23,9 @@ from ...units import size_text
 from ..base import scheduler
 from ..base.as_python import add_namer
 from ..base.error_text import explain
-from ..base.panel import Panel, handler, next_snapshot
+from ..base.panel import handler, next_snapshot
 from ..base.scheduler import in_background
-from ..base.session_model import SessionModel, regions_trait, selected_trait
+from ..base.session_model import SessionModel, SessionPanel, regions_trait, selected_trait
 from ..base.traits import State
 from .gauges import Gauges
 from .panels import Panels, close_all, create_panels, import_all, sides_state
@@ -34,8 +34,8 @@ from .sample_run import SampleRun
 if TYPE_CHECKING:
     from bokeh.model import Model
 
-    from ...session import Session
-    from ..base.page_message import Json
+    from ...session import Session, SessionRegion
+    from ..base.page_input import Json
 
 _UPDATE_INTERVAL_S = 1.0  # of the counters
 _GAUGES_INTERVAL_S = 2.0  # of the load of this machine
@@ -109,7 +109,7 @@ def _new(session: Session | None) -> Dashboard:
         return Dashboard(connect(), owned=True)
 
 
-class Dashboard(Panel):
+class Dashboard(SessionPanel):
     """The panels of one session; opened by dgkit.dashboard().
 
     Attributes:
@@ -130,14 +130,17 @@ class Dashboard(Panel):
     has_figures = True
     _ending = False  # protected by _lock
 
-    regions = regions_trait(lambda panel: SessionModel.of(panel.session))
-    selected = selected_trait(lambda panel: SessionModel.of(panel.session))
-    arrangement = State(
+    _arrangement: str
+    _tab: str
+
+    regions: State[Dashboard, tuple[SessionRegion, ...]] = regions_trait()
+    selected: State[Dashboard, SessionRegion | None] = selected_trait()
+    arrangement: State[Dashboard, str] = State(
         lambda panel: panel._arrangement,
         lambda panel, value: panel.arrange(value, panel._tab),
         help='How the panels are shown: "rows" or "tabs".',
     )
-    tab = State(
+    tab: State[Dashboard, str] = State(
         lambda panel: panel._tab,
         lambda panel, value: panel.arrange(panel._arrangement, value),
         help='The panel shown in tabs: "allocate", "transfer", "hex" or "plot".',
@@ -147,7 +150,7 @@ class Dashboard(Panel):
     _hosted = traitlets.List(traitlets.Instance(Widget)).tag(sync=True, **widget_serialization)
 
     def __init__(self, session: Session, owned: bool = False) -> None:
-        self.session = session
+        self._session = session
         self.owned = owned
         self.lost: dict[str, str] | None = None
         self._lock = threading.Lock()  # taken by the frame thread: never wait for a task under it
@@ -181,16 +184,16 @@ class Dashboard(Panel):
     def _host_panels(self) -> None:
         self._hosted = list(self.panels)
         self._unlisten()
-        self._unlisten = SessionModel.of(self.session).listen(self._session_changed)
+        model = SessionModel.of(self.session)
+        self._unlisten = model.listen(self._session_changed, "regions", "select")
         self.refresh_traits()
 
-    def _session_changed(self, what: str) -> None:
-        if what == "regions":
+    def _session_changed(self, change: str) -> None:
+        if change == "regions":
             self.broadcast_state("status", self._status)
             if self._sample is None:
                 self._send_sample()
-        if what != "written":
-            self.refresh_traits()
+        self.refresh_traits()
 
     # Rows or tabs
 

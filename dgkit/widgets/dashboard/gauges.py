@@ -12,7 +12,7 @@ from ...units import size_text
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..base.page_message import Json
+    from ..base.page_input import Json
 
 _STAT = Path("/proc/stat")
 _LEAST_TICKS = 10  # per CPU, usually of 10 ms each: fewer give no percentage

@@ -8,12 +8,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
 from ... import cell_lifetime
-from ..base.panel import Panel, label_of
+from ..base.panel import Panel
+from ..base.session_model import label_of
 
 if TYPE_CHECKING:
     from ...session import Session
     from ..allocate.allocate_panel import AllocatePanel
-    from ..base.page_message import Json
+    from ..base.page_input import Json
     from ..hexview.hexview import HexView
     from ..latency.latency_panel import LatencyPlot
     from ..transfer.transfer_panel import TransferPanel

@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING, Any
 from ...units import size_text, us
 from ..base import scheduler
 from ..base.as_python import session_expression
-from ..base.panel import label_of
 from ..base.scheduler import in_background
-from ..base.session_model import SessionModel
+from ..base.session_model import SessionModel, label_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ...session import Session, SessionRegion
-    from ..base.page_message import Json
+    from ..base.page_input import Json
     from .panels import Panels
 
 _ROWS, _WIDTH, _BLOCK = 128, 512, 8  # pixels of a byte; rows of a transfer

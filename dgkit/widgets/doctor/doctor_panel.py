@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from bokeh.model import Model
 
     from ...doctor.diagnosis import Diagnosis
-    from ..base.page_message import Json
+    from ..base.page_input import Json
 
 AUTO = "auto"
 _CARD_S = 0.5  # how long a cell waits for the card of a saved notebook; snapshots take less

@@ -13,7 +13,7 @@ from .diagnosis_task import Request, Result
 from .serialize import truncate
 
 if TYPE_CHECKING:
-    from ..base.page_message import Json
+    from ..base.page_input import Json
 
 _MAX_ROWS = 64
 

@@ -16,7 +16,7 @@ from ...doctor.machine import Machine
 from ...doctor.references import Source
 
 if TYPE_CHECKING:
-    from ..base.page_message import Json
+    from ..base.page_input import Json
 
 MAX_FINDINGS = 300  # the worst ones are kept
 THIS_MACHINE = {"name": "this machine", "kind": "", "source": "", "side": ""}

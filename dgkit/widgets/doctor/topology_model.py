@@ -15,7 +15,7 @@ from ...doctor.machine import Machine
 from .serialize import truncate
 
 if TYPE_CHECKING:
-    from ..base.page_message import Json
+    from ..base.page_input import Json
 
 Pair = tuple[str, str]
 _MAX_NAME = 120  # characters of a device's name

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from bokeh.document import Document
 
-    from ..base.page_message import Json
+    from ..base.page_input import Json
 
 _PARTS = ("widgets", "tables", "gl")
 

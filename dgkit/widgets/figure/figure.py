@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from bokeh.document import Document
     from bokeh.model import Model
 
-    from ..base.page_message import Json
+    from ..base.page_input import Json
 
 _MAX_SAVED = 1 << 20  # most characters of figures in the widget state, which every page loads
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from bokeh.model import Model
     from bokeh.models import Axis
 
-    from ..base.page_message import Json
+    from ..base.page_input import Json
 
 
 SLOWEST = 2.0  # multiple of the median from which a cell has the full colour

@@ -12,9 +12,9 @@ from ... import html_cards
 from ...errors import DgkitError
 from ...units import parse_size, plural, size_text
 from ..base import scheduler
-from ..base.kernel_loop import in_own_thread
-from ..base.panel import Buffers, Panel, Reply, handler
-from ..base.traits import State, choose_region, region_id
+from ..base.panel import Buffers, Reply, handler
+from ..base.session_model import SessionPanel
+from ..base.traits import State, choose_region, in_own_thread, region_id
 from .bookmarks import Bookmarks
 from .clipboard import MAX_BYTES, format_bytes
 from .edit import Edit, EditHistory
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
     from bokeh.model import Model
 
     from ...session import Session, SessionRegion
-    from ..base.page_message import Json
+    from ..base.page_input import Json
 
 
 _STATIC_BYTES = 256  # in a saved notebook
 
 
-class HexView(Panel, ValueWidget):  # type: ignore[misc]
+class HexView(SessionPanel, ValueWidget):  # type: ignore[misc]
     """Hex view of the region selected in the session, or of the given one.
 
     goto(), select(), find() and edit() do the same from a cell as the controls of the panel. Since
@@ -77,54 +77,61 @@ class HexView(Panel, ValueWidget):  # type: ignore[misc]
     title = "Memory"
     has_figures = True
 
-    region: State[SessionRegion | None] = State(
+    _options: Options
+    _selection: RegionSelection
+    _selected: SelectedBytes
+    _structure: StructureView
+    _bookmarks: Bookmarks
+    _image: RegionImage
+
+    region: State[HexView, SessionRegion | None] = State(
         lambda panel: panel._selection.current(),
         lambda panel, value: panel._assign_region(value),
         to_json=region_id,
         help="The region shown, or None.",
     )
-    offset: State[int] = State(
+    offset: State[HexView, int] = State(
         lambda panel: panel._selection.offset,
         lambda panel, value: panel._assign_offset(value),
         help="The byte to which the views were scrolled last.",
     )
-    selection: State[tuple[int, int]] = State(
+    selection: State[HexView, tuple[int, int]] = State(
         lambda panel: panel._selection.span,
         lambda panel, value: panel._assign_selection(value),
         help="The selected bytes: (start, stop).",
     )
-    value: State[bytes] = State(
+    value: State[HexView, bytes] = State(
         lambda panel: panel._selected.data,
         freshen=lambda panel: panel._selected.freshen(),
         help="The bytes of the selection, its first 64 KiB at most. Read-only.",
     )
-    columns: State[int] = State(
+    columns: State[HexView, int] = State(
         lambda panel: panel._options["columns"],
         lambda panel, value: panel.show(columns=value),
         help="Bytes per row: 8, 16, 32 or 64; 0 for 16 or 8, as the width allows.",
     )
-    source: State[str] = State(
+    source: State[HexView, str] = State(
         lambda panel: panel._options.source(panel._selection.current()),
         lambda panel, value: panel._assign_source(value),
         help="What is shown: dpu (read by DMA), host or both.",
     )
-    structure: State[Any] = State(
+    structure: State[HexView, Any] = State(
         lambda panel: panel._structure.described_by,
         lambda panel, value: panel._structure.assign(value),
         to_json=lambda value: None if value is None else str(value),
         help="The structure laid over the bytes: a ctypes class, a dtype, a dict or None.",
     )
-    structure_offset: State[int] = State(
+    structure_offset: State[HexView, int] = State(
         lambda panel: panel._structure.offset,
         lambda panel, value: panel._structure.place_structure(value),
         help="The offset of the structure's first byte.",
     )
-    bookmarks: State[dict[str, tuple[int, int]]] = State(
+    bookmarks: State[HexView, dict[str, tuple[int, int]]] = State(
         lambda panel: panel._bookmarks.of(panel._selection.current()),
         lambda panel, value: panel._bookmarks.assign(value),
         help="Named places of the region: name: (start, stop).",
     )
-    image: State[Json | None] = State(
+    image: State[HexView, Json | None] = State(
         lambda panel: panel._image.setting,
         lambda panel, value: panel._image.assign(value),
         help="The region as an image: dtype, width, palette and offset, or None.",
@@ -170,15 +177,11 @@ class HexView(Panel, ValueWidget):  # type: ignore[misc]
         )
         super().__init__()
         selection.model.subscribe(self)
-        self.on_close(self._selection.model.listen(self._session_changed))
-        self.on_close(self._selection.model.add_byte_view(self._show_bytes))
+        self.on_close(selection.model.listen(self._session_changed, "regions", "select"))
+        self.on_close(selection.model.listen(self._bytes_written, "written"))
+        self.on_close(selection.model.add_byte_view(self._show_bytes))
         self.on_close(self._past.end)
         self._past.begin()
-
-    @property
-    def session(self) -> Session:
-        """The session of the panel."""
-        return self._session
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -207,16 +210,19 @@ class HexView(Panel, ValueWidget):  # type: ignore[misc]
         self._structure.region_changed()
         self._records.reset()
 
-    def _session_changed(self, what: str) -> None:
-        if what != "written":
-            self._bookmarks.keep_only(self._session.regions)
-            self._selection.session_changed(what)
-            self._past.begin()
-            self.broadcast_state("state", self.state)
-        else:
-            self._overview.renew()
-            self._image.renew()
+    def _session_changed(self, change: str) -> None:
+        self._bookmarks.keep_only(self._session.regions)
+        self._selection.session_changed(change)
+        self._past.begin()
+        self.broadcast_state("state", self.state)
         self._update_traits()
+
+    def _bytes_written(self, _change: str) -> None:
+        self._selected.stale = True
+        self._overview.renew()
+        self._image.renew()
+        if self._value_awaited:
+            self._read_value()
 
     # Traits.
 
@@ -245,14 +251,23 @@ class HexView(Panel, ValueWidget):  # type: ignore[misc]
     def _update_traits(self) -> None:
         """Refresh the traits; read the selected bytes if a view or an observer awaits them."""
         self._selected.stale = True
-        observed = self._trait_notifiers.get("value", {}).get("change")
-        if not observed and not self._live.viewed:
+        if self._value_awaited:
+            self._read_value()
+        else:
             self.refresh_traits()
-        elif not in_own_thread():
+
+    @property
+    def _value_awaited(self) -> bool:
+        """True if a view or an observer awaits the selected bytes."""
+        return self._live.viewed or bool(self._trait_notifiers.get("value", {}).get("change"))
+
+    def _read_value(self) -> None:
+        """Read the selected bytes now, or soon on the frame thread; then refresh the traits."""
+        if in_own_thread():
+            self._selected.read_later()
+        else:
             self._selected.freshen()
             self.refresh_traits()
-        else:
-            self._selected.read_later()
 
     def _take_value(self, page: Page) -> None:
         """Take the selected bytes from a page that was read, if it contains them."""

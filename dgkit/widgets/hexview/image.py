@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from bokeh.plotting import figure as Figure
 
     from ...session import SessionRegion
-    from ..base.page_message import Json
+    from ..base.page_input import Json
 
 MAX_WIDTH = 4096  # pixels per row
 MAX_PIXELS, MAX_READ = 1 << 17, 1 << 20

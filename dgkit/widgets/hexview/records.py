@@ -15,7 +15,7 @@ import numpy as np
 
 from ...errors import BoundsError, ClosedError, DgkitError
 from ...units import plural
-from ..base import forms, scheduler
+from ..base import page_input, scheduler
 from ..base.panel import handler
 from ..base.scheduler import in_background
 from .fetch import host_bytes, why_no_host
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ...session import SessionRegion
-    from ..base.page_message import Json
+    from ..base.page_input import Json
     from .fetch import Reader
     from .structure import Field, Structure, StructureView
 
@@ -117,7 +117,7 @@ class Records:
         if table is None:
             raise ValueError("there are no records: assign HexView.structure")
         region, structure, first, count = table
-        with forms.for_field("where"):
+        with page_input.for_field("where"):
             conditions = _conditions(structure, where)
         key = _field(structure, sort) if sort else None
         if (key or conditions) and (why := why_no_host(region)):

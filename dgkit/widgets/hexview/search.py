@@ -18,7 +18,7 @@ from .fetch import Fetch, why_no_dpu, why_no_host
 
 if TYPE_CHECKING:
     from ...session import SessionRegion
-    from ..base.page_message import Json
+    from ..base.page_input import Json
     from .fetch import Fetch, Reader
     from .selection import RegionSelection
 

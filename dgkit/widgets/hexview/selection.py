@@ -15,7 +15,7 @@ from .fetch import SOURCES, why_no_dpu, why_no_host, why_no_write
 
 if TYPE_CHECKING:
     from ...session import Session, SessionRegion
-    from ..base.page_message import Json
+    from ..base.page_input import Json
     from .fetch import Reader
     from .live_view import Page
 
@@ -30,6 +30,9 @@ class RegionSelection:
         offset: The byte to which the views were scrolled last, by the user or by a call.
         span: The selected bytes, as (start, stop).
     """
+
+    offset: int
+    span: tuple[int, int]
 
     def __init__(
         self, session: Session, region: SessionRegion | None, changed: Callable[[], None]

@@ -20,7 +20,7 @@ from ..base.panel import handler
 
 if TYPE_CHECKING:
     from ...session import SessionRegion
-    from ..base.page_message import Json
+    from ..base.page_input import Json
     from .fetch import Reader
     from .live_view import Page
 

@@ -17,7 +17,7 @@ from .write_history import OUTSIDE, WriteHistory, record_writes
 
 if TYPE_CHECKING:
     from ...session import Session, SessionRegion
-    from ..base.page_message import Json
+    from ..base.page_input import Json
     from .fetch import Reader
     from .selection import RegionSelection
 

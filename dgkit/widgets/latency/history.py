@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ...report import Histogram, Percentiles
 
 if TYPE_CHECKING:
-    from ..base.page_message import Json
+    from ..base.page_input import Json
 
 FINE = 2400  # points: 20 per second for 2 minutes
 COARSE = 3600  # points: one per second for an hour

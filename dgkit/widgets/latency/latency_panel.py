@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from ..base.panel import Reply, handler
-from ..base.session_model import SessionModel
+from ..base.session_model import SessionModel, SessionPanel
 from ..base.traits import State, choose_region, region_id
 from ..figure.figure import BokehPanel, document_state
 from .live_measurement import LiveMeasurement
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from bokeh.model import Model
 
     from ...session import Session, SessionRegion
-    from ..base.page_message import Json
+    from ..base.page_input import Json
     from .size_sweep import SizeSweep
 
 _FIGURES = ("p50_ns", "p99_ns", "max_ns")
@@ -44,7 +44,7 @@ def _empty_figures(dark: bool) -> Json:
     return document_state(document(dark), dark)
 
 
-def _setting_trait(name: str, *, help: str) -> State[Any]:
+def _setting_trait(name: str, *, help: str) -> State[LatencyPlot, Any]:
     """Return a trait for one field of the plot's setting."""
     return State(
         lambda plot: getattr(plot._live.setting, name),
@@ -53,7 +53,7 @@ def _setting_trait(name: str, *, help: str) -> State[Any]:
     )
 
 
-class LatencyPlot(Results, BokehPanel):
+class LatencyPlot(Results, BokehPanel, SessionPanel):
     """Live latency of one operation: p50, p99 and max over time, distribution, percentiles.
 
     The DPU takes `count` samples of `size` bytes every 50 ms, even while a cell is busy; with the
@@ -81,28 +81,32 @@ class LatencyPlot(Results, BokehPanel):
     name = "latency"
     title = "Latency"
 
-    running: State[bool] = State(
+    _live: LiveMeasurement
+
+    running: State[LatencyPlot, bool] = State(
         lambda plot: plot.measuring,
         lambda plot, value: plot._assign_running(value),
         help="It measures; assigning True or False starts or stops it.",
     )
-    region: State[SessionRegion | None] = State(
+    region: State[LatencyPlot, SessionRegion | None] = State(
         lambda plot: plot._live.region(),
         lambda plot, value: plot._assign_region(value),
         to_json=region_id,
         help="The region that is measured; None: the plot's own memory.",
     )
-    size: State[int] = _setting_trait("size", help="Bytes per operation.")
-    op: State[str] = _setting_trait("op", help="write or read.")
-    path: State[str] = _setting_trait("path", help="auto, inline, worker or GPU-initiated.")
-    p50_ns: State[float | None] = State(
+    size: State[LatencyPlot, int] = _setting_trait("size", help="Bytes per operation.")
+    op: State[LatencyPlot, str] = _setting_trait("op", help="write or read.")
+    path: State[LatencyPlot, str] = _setting_trait(
+        "path", help="auto, inline, worker or GPU-initiated."
+    )
+    p50_ns: State[LatencyPlot, float | None] = State(
         lambda plot: plot._live.figures.get("p50"), help="Median of the run so far, ns. Read-only."
     )
-    p99_ns: State[float | None] = State(
+    p99_ns: State[LatencyPlot, float | None] = State(
         lambda plot: plot._live.figures.get("p99"),
         help="99th percentile of the run so far, ns; None with fewer than 100 samples. Read-only.",
     )
-    max_ns: State[float | None] = State(
+    max_ns: State[LatencyPlot, float | None] = State(
         lambda plot: plot._live.figures.get("max"), help="Maximum of the run so far, ns. Read-only."
     )
 
@@ -146,10 +150,10 @@ class LatencyPlot(Results, BokehPanel):
         """Show the changes of a session."""
         self._unlisten()
         SessionModel.of(session).subscribe(self)
-        self._unlisten = SessionModel.of(session).listen(self._session_changed)
+        self._unlisten = SessionModel.of(session).listen(self._regions_changed, "regions")
 
-    def _session_changed(self, what: str) -> None:
-        if what == "regions" and self._live.forget_loss():
+    def _regions_changed(self, _change: str) -> None:
+        if self._live.forget_loss():
             self._send_state()
 
     @property

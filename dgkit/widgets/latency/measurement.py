@@ -12,7 +12,7 @@ from ...memory.allocate import parse_on
 from ...report import GPU_INITIATED, posted_label
 from ...types import provider_label
 from ...units import size_text
-from ..base import forms
+from ..base import page_input
 from ..base.as_python import region_lines, script, session_lines
 from ..base.session_model import SessionModel
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ...session import Session, SessionRegion
     from ...session.kernel_latency import KernelMonitor
     from ...session.monitor import Monitor
-    from ..base.page_message import Json
+    from ..base.page_input import Json
     from .run import Run
 
 _EVERY_S = 0.05  # interval between blocks
@@ -43,10 +43,10 @@ def _region_of(value: Any) -> int:
 
 _PARSERS: dict[str, Callable[[Any], Any]] = {
     "region": _region_of,
-    "size": forms.to_size,
+    "size": page_input.to_size,
     "op": lambda value: _choice_of(value, ("read", "write")),
     "path": lambda value: _choice_of(value, ("auto", "inline", "worker", GPU_INITIATED)),
-    "count": lambda value: forms.bounded_int("samples per block", value, 1, 4096),
+    "count": lambda value: page_input.bounded_int("samples per block", value, 1, 4096),
 }
 
 
@@ -80,7 +80,7 @@ class Setting:
             if name not in _PARSERS:
                 known = ", ".join(_PARSERS)
                 raise TypeError(f"there is no setting {name!r}; settings: {known}")
-            with forms.for_field(name):
+            with page_input.for_field(name):
                 parsed[name] = _PARSERS[name](value)
         return replace(self, **parsed)
 
@@ -109,10 +109,10 @@ class Measurement:
         """
         if not setting.region or self.session.closed:
             return
-        with forms.for_field("region"):
+        with page_input.for_field("region"):
             region = SessionModel.of(self.session).region(setting.region)
         if setting.size > region.size:
-            with forms.for_field("size"):
+            with page_input.for_field("size"):
                 raise BoundsError(
                     f"size is {setting.size:,}; it must be 1 to {region.size:,}, the size of "
                     f"region {region.name!r}"
@@ -221,12 +221,12 @@ class Measurement:
 
     def _region(self, setting: Setting) -> SessionRegion:
         if setting.region:
-            with forms.for_field("region"):
+            with page_input.for_field("region"):
                 return SessionModel.of(self.session).region(setting.region)
         own = self._own
         if own is None or own.closed or own.size < setting.size:
             size = max(setting.size, _OWN_BYTES)
-            with forms.for_field("size"):
+            with page_input.for_field("size"):
                 self._own = self.session.empty(size, name="latency plot")
             SessionModel.of(self.session).hide(self._own)
             self._outgrown += [own] if own is not None else []

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ...schema import Sampled
     from ...session.kernel_latency import KernelBlock, KernelMonitor
     from ...session.monitor import Monitor as SessionMonitor
-    from ..base.page_message import Json
+    from ..base.page_input import Json
 
     Monitor: TypeAlias = SessionMonitor | KernelMonitor
     Block: TypeAlias = Sampled | KernelBlock

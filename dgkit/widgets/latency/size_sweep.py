@@ -17,7 +17,7 @@ from ...errors import BoundsError
 from ...report import GPU_INITIATED
 from ...types import provider_label
 from ...units import plural, size_text
-from ..base import forms
+from ..base import page_input
 from ..base.as_python import region_lines, script, session_lines
 from ..base.error_text import explain
 from ..base.session_model import SessionModel
@@ -25,7 +25,7 @@ from ..base.session_model import SessionModel
 if TYPE_CHECKING:
     from ...report import LatencyReport
     from ...session import Session, SessionRegion
-    from ..base.page_message import Json
+    from ..base.page_input import Json
     from .measurement import Setting
 
 _SIZES = (8, 64, 512, 4096, 32768, 262144, 1048576)
@@ -47,7 +47,7 @@ def _sizes_of(value: Any) -> tuple[int, ...]:
         raise TypeError(
             f"the sizes are {value!r}; they must be text such as '8, 64, 4K', or a list"
         )
-    sizes = sorted({forms.to_size(part) for part in parts})
+    sizes = sorted({page_input.to_size(part) for part in parts})
     if not 1 <= len(sizes) <= _MOST_SIZES:
         raise ValueError(f"there are {plural(len(sizes), 'size')}; a sweep has 1 to {_MOST_SIZES}")
     return tuple(sizes)
@@ -55,8 +55,8 @@ def _sizes_of(value: Any) -> tuple[int, ...]:
 
 _PARSERS: dict[str, Callable[[Any], Any]] = {
     "sizes": _sizes_of,
-    "rounds": lambda value: forms.bounded_int("rounds", value, 1, _MOST_ROUNDS),
-    "samples": lambda value: forms.bounded_int("samples", value, 1, _MOST_SAMPLES),
+    "rounds": lambda value: page_input.bounded_int("rounds", value, 1, _MOST_ROUNDS),
+    "samples": lambda value: page_input.bounded_int("samples", value, 1, _MOST_SAMPLES),
 }
 
 
@@ -84,7 +84,7 @@ class SweepSetting:
         parsed: Json = {}
         for name, value in changes.items():
             if value is not None:
-                with forms.for_field(name):
+                with page_input.for_field(name):
                     parsed[name] = _PARSERS[name](value)
         return replace(self, **parsed)
 
@@ -135,16 +135,16 @@ class SizeSweep:
     def _check(self) -> SessionRegion | None:
         measured, largest = self._measured, self.setting.sizes[-1]
         if measured.path == GPU_INITIATED:
-            with forms.for_field("path"):
+            with page_input.for_field("path"):
                 raise ValueError(
                     f"a size sweep has no path {GPU_INITIATED!r}: choose auto, inline or worker"
                 )
         if not measured.region:
             return None
-        with forms.for_field("region"):
+        with page_input.for_field("region"):
             region = SessionModel.of(self._session).region(measured.region)
         if largest > region.size:
-            with forms.for_field("sizes"):
+            with page_input.for_field("sizes"):
                 raise BoundsError(
                     f"size {largest:,} is larger than region {region.name!r} of "
                     f"{plural(region.size, 'byte')}: leave it out, or choose other memory"
@@ -202,7 +202,7 @@ class SizeSweep:
             yield self._region
             return
         session = self._session
-        with forms.for_field("sizes"):
+        with page_input.for_field("sizes"):
             own = session.empty(self.setting.sizes[-1], name="size sweep")
         SessionModel.of(session).hide(own)
         try:
@@ -301,7 +301,7 @@ def python_lines(session: Session, measured: Setting, setting: SweepSetting) -> 
     """
     more = ""
     if measured.region:
-        with forms.for_field("region"):
+        with page_input.for_field("region"):
             lines = region_lines(SessionModel.of(session).region(measured.region))
     else:
         lines = session_lines(session)

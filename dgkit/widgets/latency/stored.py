@@ -23,7 +23,7 @@ from .run import Run, RunConfig
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ..base.page_message import Json
+    from ..base.page_input import Json
 
 _POINTS = 120
 _TEXT = 400  # most characters of a text such as the machine

@@ -11,7 +11,7 @@ from .run import current_name
 from .size_sweep import SizeSweep, SweepSetting, python_lines
 
 if TYPE_CHECKING:
-    from ..base.page_message import Json
+    from ..base.page_input import Json
     from .live_measurement import LiveMeasurement
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..base.page_message import Json
+from ..base.page_input import Json
 from ..base.viewers import Viewers
 from .run import Run, RunConfig, check_kept, check_name, current_name, drop_named
 from .stored import restored, stored

@@ -22,7 +22,7 @@ from .capture import Capture, Packet
 from .layers import layers
 
 if TYPE_CHECKING:
-    from ..base.page_message import Json
+    from ..base.page_input import Json
 
 COLUMNS = [
     "number", "time", "direction", "queue", "rule", "protocol", "source", "destination", "bytes",

@@ -17,7 +17,7 @@ from ..base.panel import Panel, handler
 from ..base.viewers import Viewers
 
 if TYPE_CHECKING:
-    from ..base.page_message import Json
+    from ..base.page_input import Json
 
 _EVERY_S, _HIDDEN_S = 0.2, 3600.0  # between two looks at the queue pair
 _LABEL = "software NIC"

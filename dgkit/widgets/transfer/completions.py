@@ -12,7 +12,7 @@ from ..base import namespace
 
 if TYPE_CHECKING:
     from ...session import SessionTransfer, TransferReport
-    from ..base.page_message import Json
+    from ..base.page_input import Json
     from .request import Request
 
 # The rows of a repeat's statistics: times on the DPU's clock, stamped in C.

@@ -17,7 +17,7 @@ from .request import Request
 
 if TYPE_CHECKING:
     from ...session import SessionTransfer
-    from ..base.page_message import Json
+    from ..base.page_input import Json
 
 
 class Run:

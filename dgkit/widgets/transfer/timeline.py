@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ..base.page_message import Json
+    from ..base.page_input import Json
 
 BURST_GAP_NS = 50_000_000  # transfers further apart belong to different bursts
 

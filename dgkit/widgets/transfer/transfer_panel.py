@@ -13,9 +13,9 @@ from ...types import provider_label
 from ...units import plural, size_text, us
 from ..base import scheduler
 from ..base.fill_patterns import KINDS
-from ..base.forms import for_field
-from ..base.panel import Buffers, Panel, handler
-from ..base.session_model import SessionModel
+from ..base.page_input import for_field
+from ..base.panel import Buffers, handler
+from ..base.session_model import SessionModel, SessionPanel
 from ..base.traits import State
 from .completions import ReadResult, as_json
 from .request import (
@@ -38,7 +38,7 @@ from .timeline import timeline
 
 if TYPE_CHECKING:
     from ...session import Session, SessionRegion, SessionTransfer
-    from ..base.page_message import Json
+    from ..base.page_input import Json
 
 MAX_COMPLETIONS = 50  # listed
 _MAX_REQUESTS = 100  # in the list
@@ -48,7 +48,7 @@ _FORM_FIELDS = {"op", "region", "kind", "payload", "offset", "size", "repeat", "
 _LIMITS = {"chunk": CHUNK, "upload": MAX_FILE, "largest": MAX_PAYLOAD, "repeat": MAX_REPEAT}
 
 
-class TransferPanel(Panel):
+class TransferPanel(SessionPanel):
     """Panel that starts transfers of a session and lists their completions.
 
     A completion is a dict: `number`, `what`, `op`, `region` (its name), `offset`, `size`, `status`
@@ -66,12 +66,14 @@ class TransferPanel(Panel):
     name = "transfer"
     title = "Transfer"
 
-    last_completion: State[Json | None] = State(
+    _transfers: tuple[Json, ...]
+
+    last_completion: State[TransferPanel, Json | None] = State(
         lambda panel: panel._transfers[-1] if panel._transfers else None,
         to_json=lambda record: record and as_json(record),
         help="The last completion, or None. Read-only.",
     )
-    transfers: State[tuple[Json, ...]] = State(
+    transfers: State[TransferPanel, tuple[Json, ...]] = State(
         lambda panel: panel._transfers,
         to_json=lambda records: [as_json(record) for record in records or ()],
         help="The completions listed, oldest first, at most 50. Read-only.",
@@ -95,11 +97,6 @@ class TransferPanel(Panel):
         self._summary: Json | None = None
         super().__init__()
         self._model.subscribe(self)
-
-    @property
-    def session(self) -> Session:
-        """The session of the panel."""
-        return self._session
 
     # State
 

@@ -1,4 +1,4 @@
-"""Checks of what a page sends to a panel, before a handler or a trait receives it.
+"""Checks of what a page sends to a panel: messages, traits and the fields of forms.
 
 A page is not trusted: where the kernel serves pages that may not run code (Voila), any visitor
 sends these messages.
@@ -6,11 +6,14 @@ sends these messages.
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
+
+from ...units import parse_size
 
 Json = dict[str, Any]  # a JSON object: a message between a panel and its views, or a part of one
 
@@ -82,3 +85,84 @@ def _annotations(method: Callable[..., Any]) -> dict[str, str]:
 def _shown(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."
+
+
+# Fields of forms
+
+
+@contextlib.contextmanager
+def for_field(field: str) -> Iterator[None]:
+    """Attribute an error raised in the block to a field of the form, which a view then marks.
+
+    An error that is already attributed to a field keeps it.
+    """
+    try:
+        yield
+    except Exception as error:
+        if not hasattr(error, "field"):
+            error.field = field  # type: ignore[attr-defined]
+        raise
+
+
+def to_shape(value: Any) -> int | tuple[int, ...]:
+    """Return `"1024, 1024"`, `"1M"`, `4096` or `(64, 64)` as a shape.
+
+    Raises:
+        ValueError: A length in the text is not a size.
+    """
+    if not isinstance(value, str):
+        return value if isinstance(value, int) else tuple(value)
+    words = value.strip().removeprefix("(").removesuffix(")")
+    lengths = tuple(parse_size(word) for word in words.strip(" ,").split(","))
+    return lengths if len(lengths) > 1 else lengths[0]
+
+
+def to_size(value: Any) -> int:
+    """Return `"64K"` or `65536` as a number of bytes, at least 1.
+
+    Raises:
+        TypeError: The value is neither text nor an integer.
+        ValueError: The text is not a size, or the size is 0 or negative.
+    """
+    return parse_size(value) if isinstance(value, str) else _integer("the size", value, 1)
+
+
+def to_offset(value: Any) -> int:
+    """Return `"0x100"` or `256` as a number of bytes, at least 0.
+
+    Raises:
+        TypeError: The value is neither text nor an integer.
+        ValueError: The text is not a number of bytes, or the offset is negative.
+    """
+    if isinstance(value, str):
+        return parse_size(value, least=0)
+    return _integer("the offset", value, 0)
+
+
+def _integer(name: str, value: Any, minimum: int) -> int:
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(f"{name} is {value!r}; it must be an integer, or text such as '64K'")
+    number = int(value)
+    if number < minimum:
+        raise ValueError(f"{name} is {number}; it must be {minimum} or more")
+    return number
+
+
+def bounded_int(name: str, value: Any, minimum: int, maximum: int) -> int:
+    """Return an integer from `minimum` to `maximum`, given as a number or as text.
+
+    Args:
+        name: Name of the value in the error text.
+        value: The number, or text with optional thousands separators.
+        minimum: Smallest valid number.
+        maximum: Largest valid number.
+
+    Raises:
+        ValueError: The value is not an integer in that range.
+    """
+    text = str(value).strip().replace(",", "").replace("_", "")
+    if not text.isascii() or not text.isdecimal() or not minimum <= int(text) <= maximum:
+        raise ValueError(
+            f"{name} is {value!r}; it must be an integer from {minimum} to {maximum:,}"
+        )
+    return int(text)
