@@ -7,6 +7,7 @@ import shlex
 
 import click
 
+from .. import adapter_faults
 from .. import software_adapter as adapter
 from .console import print_json, say
 from .exit_codes import OK
@@ -32,22 +33,39 @@ def mlx5() -> None:
 @mlx5.command(
     context_settings={"allow_interspersed_args": False}, short_help="Run a program with it."
 )
+@click.option(
+    "--fault", "faults", metavar="RULE", multiple=True,
+    help="Inject a fault: error, lose, drop, delay, corrupt or die, and fields as ops=write,skip=9",
+)  # fmt: skip
 @click.argument("command", metavar="-- PROGRAM [ARGS]...", nargs=-1, type=click.UNPROCESSED)
-def run(command: tuple[str, ...]) -> int:
+def run(faults: tuple[str, ...], command: tuple[str, ...]) -> int:
     """Run a program that sees the adapter mlx5_0.
 
     Not reached: programs that are linked statically or run as another user (setuid). The exit code
     is the program's; 127 if there is no such program, 126 if it cannot be run.
+
+    A fault rule acts on the program's work queue entries: error (a CQE with a syndrome), lose (no
+    CQE), drop (nothing is moved), delay, corrupt (a bit is inverted), die (the program is killed).
+    The fields are those of dgkit.FaultRule, with ops=write+send+read+atomic or receive, and
+    syndrome and vendor of error. The first rule that matches acts.
 
     \b
     Examples:
       dgkit mlx5 run -- ib_send_lat -x 0 &
       dgkit mlx5 run -- ib_send_lat -x 0 127.0.0.1
       dgkit mlx5 run -- ibv_rc_pingpong -g 0 -c         # -g 0 and -x 0: RoCE, by GID 0
+      dgkit mlx5 run --fault error,ops=write,skip=99,syndrome=0x15 -- ib_write_bw -x 0 127.0.0.1
+      dgkit mlx5 run --fault lose,skip=9,count=1 -- ib_write_lat -x 0 127.0.0.1      # hangs
     """
     if not command:
         raise click.UsageError("no program given: put it after --")
+    try:
+        injected = adapter_faults.encode(faults)
+    except ValueError as exc:
+        raise click.BadParameter(str(exc), param_hint="--fault") from exc
     environment = os.environ | adapter.environment()
+    if injected:
+        environment[adapter_faults.VARIABLE] = injected
     if reason := adapter.why_hidden(command[0]):
         say(f"dgkit: {command[0]} does not see the adapter: {reason}")
     return become(command, environment)

@@ -14,6 +14,7 @@
  *	uverbs_qp.c       commands about queue pairs
  *	uverbs_object.c   handles; commands about protection domains, memory regions, CQs
  *	pages.c           registered memory: checks; pages shared with the adapter's other processes
+ *	observer.c        faults by rule: of `dgkit mlx5 run --fault`
  *
  * All processes of a user see the same adapter: a NIC each, which are parts of one (dg_nic_open_part()).
  * A child after fork() has no adapter: its commands fail with EIO. One lock guards everything here; the
@@ -150,6 +151,10 @@ int dg_mlx5_dereg_mr(struct call *c);
 int dg_mlx5_create_cq(struct call *c);
 int dg_mlx5_create_cq_ex(struct call *c);
 int dg_mlx5_destroy_cq(struct call *c);
+
+/* observer.c */
+/* Has the NIC inject the faults that the environment asks for. Returns 0 or a negative errno. */
+int dg_mlx5_observe(dg_nic *n);
 
 /* pages.c */
 /* Fills a dg_memory for the bytes, with the file of their pages if they are shared. may_share: no other

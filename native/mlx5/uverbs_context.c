@@ -35,6 +35,8 @@ static int open_nic(void)
 	int rc = dg_device_open("soft", NULL, &device);
 	if (!rc)
 		rc = dg_nic_open_part(device, 0, &nic);
+	if (!rc)
+		rc = dg_mlx5_observe(nic);
 	if (rc)
 		fprintf(stderr, "dgkit mlx5: cannot open the adapter: %s\n", dg_last_error());
 	return rc;

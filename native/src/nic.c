@@ -91,6 +91,13 @@ int dg_nic_open_part(dg_device *dev, uint64_t spin_ns, dg_nic **out)
 	return open_nic(dev, spin_ns, true, out);
 }
 
+void dg_nic_observe(struct dg_nic *n, const struct nic_observer *o)
+{
+	dg_poller_lock(&n->poller);
+	n->observer = o;
+	dg_poller_unlock(&n->poller);
+}
+
 int dg_nic_progress(dg_nic *n)
 {
 	const int rc = dg_nic_check_process(n);

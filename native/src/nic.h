@@ -86,6 +86,27 @@ struct nic_entry {
 	struct nic_message message;
 };
 
+/* What happens to an entry or a receive instead of, or besides, its execution. syndrome: not 0, it ends with
+ * this error. drop: it moves nothing, and completes. lose: it has no CQE. corrupt: of its first byte sent,
+ * one bit is inverted. */
+struct nic_verdict {
+	uint8_t syndrome, vendor;
+	bool drop, lose, corrupt;
+	uint64_t due_ns; /* an entry: not executed before */
+};
+
+struct nic_cqe;
+
+/* Sees what a NIC does, and may interfere: injected faults, traces. Called with the lock. entry: an entry
+ * was loaded into n->wqe, the first time; is_valid: as dg_nic_parse() says. receive: a message arrived for
+ * a receive. ended: an entry was executed or has failed; completion: a CQE is written. */
+struct nic_observer {
+	void (*entry)(struct dg_nic_qp *qp, const struct nic_entry *e, bool is_valid, struct nic_verdict *v);
+	void (*receive)(struct dg_nic_qp *qp, const struct nic_message *m, struct nic_verdict *v);
+	void (*ended)(struct dg_nic_qp *qp, const struct nic_entry *e, uint8_t syndrome);
+	void (*completion)(struct dg_nic_qp *qp, const struct nic_cqe *e);
+};
+
 struct dg_nic_cq {
 	struct dg_nic *nic;
 	struct dg_nic_cq *next;
@@ -120,6 +141,9 @@ struct dg_nic_qp {
 	uint64_t flush_end; /* after a doorbell that jumped: where flushing ends; or UINT64_MAX */
 	struct exec_flight flights[EXEC_FLIGHTS];
 	struct nic_entry entries[EXEC_FLIGHTS]; /* of the flights that end one */
+	/* With an observer: the entries before this place were seen; what it said about the last of them. */
+	uint64_t observed;
+	struct nic_verdict verdict;
 	/* The receive queue: of itself, or of the one whose ring it shares. */
 	struct dg_nic_qp *rq;
 	uint32_t sharers; /* others that use its ring */
@@ -158,6 +182,7 @@ struct dg_nic {
 	struct nic_entry entry;
 	struct exec_piece pieces[NIC_PIECES];
 	struct nic_fault fault;
+	const struct nic_observer *observer; /* or NULL */
 	uint64_t entries, moved, cqes, errors;
 };
 
@@ -198,8 +223,10 @@ static inline bool qp_flies(const struct dg_nic_qp *qp)
 	return exec_flies(&qp->x);
 }
 
-/* nic.c: fails with EOWNERDEAD in the child of a fork(). */
+/* nic.c */
+/* Fails with EOWNERDEAD in the child of a fork(). */
 int dg_nic_check_process(const struct dg_nic *n);
+void dg_nic_observe(struct dg_nic *n, const struct nic_observer *o);
 
 /* nic_table.c */
 /* Writes the path of the file that leads to the table of the NIC with this GID. Errors: those of
@@ -236,7 +263,7 @@ uint32_t dg_nic_key_access(uint32_t access);
 
 /* nic_cq.c */
 struct nic_cqe {
-	uint8_t opcode, syndrome, send_opcode, n_inline;
+	uint8_t opcode, syndrome, vendor, send_opcode, n_inline;
 	bool solicited;
 	uint16_t index;
 	uint32_t immediate, bytes;

@@ -22,7 +22,7 @@ void dg_nic_cqe(struct dg_nic_qp *qp, struct dg_nic_cq *cq, const struct nic_cqe
 		memcpy(words, e->data, e->n_inline);
 	words[4] |= (uint64_t)e->immediate << 32 | htobe32(qp->c.user_index);
 	words[5] = (uint64_t)htobe32(e->bytes) << 32;
-	words[6] = (uint64_t)e->syndrome << 56;
+	words[6] = (uint64_t)e->syndrome << 56 | (uint64_t)e->vendor << 48;
 	store_words(at, words, 7);
 	/* Release: whoever sees op_own, in the last byte, also sees the other words, and the bytes
 	 * that the entry moved. */
@@ -34,6 +34,8 @@ void dg_nic_cqe(struct dg_nic_qp *qp, struct dg_nic_cq *cq, const struct nic_cqe
 		cq->solicited = cq->produced;
 	qp->info.produced_cqes++;
 	qp->nic->cqes++;
+	if (__builtin_expect(qp->nic->observer != NULL, 0))
+		qp->nic->observer->completion(qp, e);
 }
 
 /* What the arm word is while the CQ is not armed. mlx5's format has no such value: its two top bits are

@@ -236,7 +236,7 @@ static void give_back_receives(struct dg_nic_qp *qp)
 static void clear(struct dg_nic_qp *qp)
 {
 	const uint32_t qpn = qp->qpn;
-	qp->taken = qp->completed = qp->sent = 0;
+	qp->taken = qp->completed = qp->sent = qp->observed = 0;
 	give_back_receives(qp);
 	qp->receive_end = qp->ring_taken = qp->ring_done = 0;
 	qp->flush_end = UINT64_MAX;

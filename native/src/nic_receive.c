@@ -55,11 +55,12 @@ static void publish(struct dg_nic_qp *qp)
 	atomic_store_explicit(&qp->box->posted, qp->posted, memory_order_release);
 }
 
-static void error_cqe(struct dg_nic_qp *qp, uint32_t syndrome)
+static void error_cqe(struct dg_nic_qp *qp, uint32_t syndrome, uint8_t vendor)
 {
 	const struct nic_cqe e = {
 		.opcode = CQE_RECEIVE_ERROR,
 		.syndrome = (uint8_t)syndrome,
+		.vendor = vendor,
 		.index = (uint16_t)qp->rq->ring_done,
 	};
 	dg_nic_cqe(qp, qp->c.receive_cq, &e);
@@ -84,13 +85,16 @@ static void receive_one(struct dg_nic_qp *qp, const struct nic_message *m)
 	};
 	const bool valid = m->opcode >= CQE_WRITE_IMM && m->opcode <= CQE_SEND_IMM &&
 			   m->n_inline <= NIC_INLINE && m->bytes <= WQE_MESSAGE_MAX;
-	const uint32_t syndrome = valid ? m->syndrome : SYNDROME_LOCAL_QP;
+	struct nic_verdict v = {0};
+	if (__builtin_expect(qp->nic->observer != NULL, 0))
+		qp->nic->observer->receive(qp, m, &v);
+	const uint32_t syndrome = !valid ? SYNDROME_LOCAL_QP : m->syndrome ? m->syndrome : v.syndrome;
 	if (syndrome) {
 		const struct nic_fault f = {(uint8_t)syndrome, "receive, ended with an error", m->opcode,
 					    m->bytes};
-		error_cqe(qp, syndrome);
+		error_cqe(qp, syndrome, v.vendor);
 		dg_nic_qp_fail(qp, &f, qp->received);
-	} else {
+	} else if (!v.lose) {
 		dg_nic_cqe(qp, qp->c.receive_cq, &e);
 	}
 	count_done(qp);
@@ -135,7 +139,7 @@ static bool flush(struct dg_nic_qp *qp)
 	const uint64_t end = rq->sharers ? rq->ring_done + qp->posted - qp->received : rq->receive_end;
 	uint32_t n = 0;
 	for (; rq->ring_done != end && n < NIC_PASS; n++) {
-		error_cqe(qp, SYNDROME_FLUSHED);
+		error_cqe(qp, SYNDROME_FLUSHED, 0);
 		count_done(qp);
 	}
 	return n;

@@ -35,11 +35,12 @@ void dg_nic_qp_fail(struct dg_nic_qp *qp, const struct nic_fault *f, uint64_t in
 	describe(qp, f, index);
 }
 
-static void error_cqe(struct dg_nic_qp *qp, uint64_t index, uint8_t opcode, uint8_t syndrome)
+static void error_cqe(struct dg_nic_qp *qp, uint64_t index, uint8_t opcode, uint8_t syndrome, uint8_t vendor)
 {
 	const struct nic_cqe e = {
 		.opcode = CQE_REQUEST_ERROR,
 		.syndrome = syndrome,
+		.vendor = vendor,
 		.send_opcode = opcode,
 		.index = (uint16_t)index,
 	};
@@ -97,13 +98,15 @@ static void complete(struct dg_nic_qp *qp, const struct nic_entry *e, uint8_t sy
 		dg_nic_deliver(qp, &e->message);
 	qp->completed += e->blocks;
 	qp->nic->moved += e->bytes;
+	if (__builtin_expect(qp->nic->observer != NULL, 0))
+		qp->nic->observer->ended(qp, e, syndrome);
 	if (qp->state == DG_NIC_RESET)
 		return;
 	if (__builtin_expect(syndrome, 0)) {
 		const struct nic_fault fault = {syndrome, "operation, ended with an error", e->opcode, 0};
 		if (qp->state != DG_NIC_ERROR)
 			dg_nic_qp_fail(qp, &fault, e->index);
-		error_cqe(qp, e->index, e->opcode, syndrome);
+		error_cqe(qp, e->index, e->opcode, syndrome, 0);
 		return;
 	}
 	if (!(e->flags & WQE_CQE))
@@ -143,6 +146,55 @@ static uint32_t load_entry(struct dg_nic_qp *qp)
 	return blocks;
 }
 
+/* Inverts a bit of the first byte that the entry sends: the first byte becomes an inline segment of its own. */
+static void corrupt(struct dg_nic_qp *qp)
+{
+	struct dg_nic *n = qp->nic;
+	struct nic_wqe *w = &n->wqe;
+	const struct nic_segment one = {.address = w->segments[0].address, .key = w->segments[0].key, .size = 1};
+	const uint32_t spare = sizeof n->bytes - 1; /* behind the longest entry */
+	struct exec_piece p;
+	if (!w->total || !w->segments[0].size)
+		return;
+	if (w->segments[0].is_inline) {
+		n->bytes[w->segments[0].at] ^= 1;
+		return;
+	}
+	if (dg_nic_find_local(qp, &one, 0, &p) != EXECUTED || !is_plain(p.local->entry) ||
+	    !region_is_open(p.local->id))
+		return;
+	n->bytes[spare] = (uint8_t)*exec_local(&p) ^ 1;
+	memmove(&w->segments[1], &w->segments[0], w->n_segments++ * sizeof one);
+	w->segments[0] = (struct nic_segment){.size = 1, .at = (uint16_t)spare, .is_inline = true};
+	w->segments[1].address++;
+	w->segments[1].size--;
+}
+
+/* Shows the entry to the observer, once. Returns whether to execute it, or else how it ends. */
+static bool observe(struct dg_nic_qp *qp, struct nic_entry *e, bool is_valid, int *result)
+{
+	struct nic_verdict *v = &qp->verdict;
+	if (qp->observed <= qp->taken) {
+		*v = (struct nic_verdict){0};
+		qp->observed = qp->taken + 1;
+		qp->nic->observer->entry(qp, e, is_valid, v);
+	}
+	if (v->due_ns && now_ns() < v->due_ns) {
+		*result = nic_wait(qp, DG_NIC_WAITS_BYTES);
+		return false;
+	}
+	if (v->syndrome) {
+		*result = nic_fault(qp->nic, v->syndrome, "injected fault, opcode", e->opcode, 0);
+		return false;
+	}
+	if (v->lose)
+		e->flags &= (uint8_t)~WQE_CQE;
+	if (v->corrupt)
+		corrupt(qp);
+	*result = EXECUTED;
+	return !v->drop;
+}
+
 /* Loads, checks and executes the entry at `taken`. As dg_nic_execute(). */
 static int try_entry(struct dg_nic_qp *qp, uint64_t end, struct nic_entry *e)
 {
@@ -155,6 +207,9 @@ static int try_entry(struct dg_nic_qp *qp, uint64_t end, struct nic_entry *e)
 	e->blocks = (uint8_t)n->wqe.blocks;
 	e->bytes = 0;
 	e->message.opcode = 0;
+	int result;
+	if (__builtin_expect(n->observer != NULL, 0) && !observe(qp, e, valid, &result) && valid)
+		return result;
 	if (!valid)
 		return FAILED;
 	if (blocks > end - qp->taken) {
@@ -176,7 +231,12 @@ static bool fail_entry(struct dg_nic_qp *qp, const struct nic_entry *e)
 	qp->taken += e->blocks;
 	qp->completed = qp->taken;
 	dg_nic_qp_fail(qp, &qp->nic->fault, e->index);
-	error_cqe(qp, e->index, e->opcode, qp->nic->fault.syndrome);
+	uint8_t vendor = 0;
+	if (__builtin_expect(qp->nic->observer != NULL, 0)) {
+		qp->nic->observer->ended(qp, e, qp->nic->fault.syndrome);
+		vendor = qp->verdict.vendor;
+	}
+	error_cqe(qp, e->index, e->opcode, qp->nic->fault.syndrome, vendor);
 	return true;
 }
 
@@ -216,7 +276,7 @@ static bool flush(struct dg_nic_qp *qp)
 		uint8_t block[WQE_BLOCK];
 		load_words(block, block_at(qp, qp->taken), WQE_BLOCK / 8);
 		const uint64_t blocks = wqe_blocks(block), left = end - qp->taken;
-		error_cqe(qp, qp->taken, block[3], SYNDROME_FLUSHED);
+		error_cqe(qp, qp->taken, block[3], SYNDROME_FLUSHED, 0);
 		qp->taken += blocks < left ? blocks : left;
 		qp->completed = qp->taken;
 	}

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
@@ -192,20 +193,22 @@ def listens(port):
 
 
 @contextlib.contextmanager
-def pair(folder, *program):
-    """Start a program as server and as client."""
+def pair(folder, *program, options=(), server_options=()):
+    """Start a program as server and as client, the client with options of `dgkit mlx5 run`."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    command = cli.command("mlx5", "run", "--", *program, "-p", port)
-    options = {
+    command = ["--", *program, "-p", port]
+    started = cli.command("mlx5", "run", *server_options, *command)
+    pipes = {
         "env": cli.environment(folder), "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT,
         "text": True,
     }  # fmt: skip
-    with subprocess.Popen(command, **options) as server:
+    with subprocess.Popen(started, **pipes) as server:
         try:
             cli.until(lambda: listens(port) or server.poll() is not None)
-            with subprocess.Popen([*command, "127.0.0.1"], **options) as client:
+            started = cli.command("mlx5", "run", *options, *command, "127.0.0.1")
+            with subprocess.Popen(started, **pipes) as client:
                 try:
                     yield server, client
                 finally:
@@ -266,6 +269,85 @@ def test_an_unreliable_connection_has_no_attributes_of_a_reliable_one(home):
 def test_a_child_has_memory_of_its_own(home):
     done = cli.run(home, "mlx5", "run", "--", sys.executable, "-c", CHILDREN)
     assert done.stdout == SEEN, done.stderr
+
+
+def polls(process):
+    """Return whether a process uses its CPU for half a second more: it waits for a completion."""
+    cli.until(lambda: "libdgkit-mlx5" in Path(f"/proc/{process.pid}/maps").read_text())
+    before = cli.cpu_seconds(process.pid)
+    cli.until(lambda: process.poll() is not None or cli.cpu_seconds(process.pid) > before + 0.5)
+    return process.poll() is None
+
+
+@pytest.mark.parametrize(
+    ("program", "syndrome", "status", "count"),
+    [("ib_write_bw", 0x15, 12, 9), ("ib_write_bw", 0x04, 4, 9), ("ib_read_lat", 0x14, 11, 10)],
+)
+def test_an_entry_ends_with_the_syndrome_of_a_rule(program, syndrome, status, count, home):
+    rule = f"error,skip=9,count=1,syndrome={syndrome:#x},vendor=0x83"
+    with pair(home, program, "-x", "0", "-n", "50", options=["--fault", rule]) as (_, client):
+        output = client.communicate(timeout=60)[0]
+    assert client.returncode != 0
+    assert re.search(rf"Failed status {status}: wr_id 0 syndrom 0x83\b", output), output
+    assert re.search(rf"ccnt={count}\b", output), output  # a latency test counts the error, too
+
+
+@pytest.mark.parametrize(
+    ("program", "rule"),
+    [
+        ("ib_read_lat", "lose,skip=9,count=1"),
+        ("ib_write_lat", "drop,ops=write,skip=9,count=1"),
+        ("ib_send_lat", "lose,ops=receive,skip=9,count=1"),
+    ],
+)
+def test_a_lost_completion_or_write_lets_a_program_wait_for_ever(program, rule, home):
+    with pair(home, program, "-x", "0", "-n", "50", options=["--fault", rule]) as (_, client):
+        assert polls(client), client.communicate()[0]
+
+
+def test_a_corrupted_message_has_a_wrong_byte(home):
+    rule = "corrupt,ops=send,skip=9,count=1"
+    program = ["ibv_rc_pingpong", "-g", "0", "-c", "-n", "50"]
+    with pair(home, *program, options=["--fault", rule]) as both:
+        server, client = (each.communicate(timeout=60)[0] for each in both)
+    assert "invalid data in page 0" in server
+    assert "invalid data" not in client
+
+
+def test_a_delayed_entry_is_late(home):
+    rule = "delay,ops=read,count=20,delay_us=100000"
+    start = time.monotonic()
+    with pair(home, "ib_read_lat", "-x", "0", "-n", "50", options=["--fault", rule]) as (_, client):
+        output = client.communicate(timeout=60)[0]
+    assert client.returncode == 0, output
+    assert time.monotonic() - start > 2
+
+
+def test_a_peer_that_dies_ends_the_other_side(home):
+    rule = "die,ops=receive,skip=9"
+    program = ["ib_send_lat", "-x", "0", "-n", "5000"]
+    with pair(home, *program, options=["--fault", rule]) as (server, client):
+        assert client.wait(60) == -signal.SIGKILL
+        output = server.communicate(timeout=60)[0]
+    assert server.returncode != 0, output
+
+
+@pytest.mark.parametrize(("rule", "why"), [
+    ("boom", "the action is 'boom'; it must be one of error, delay"),
+    ("error,syndrom=3", "error has no field 'syndrom'; it must be one of ops, count"),
+    ("error,syndrome=256", "syndrome is '256'; it must be from 1 to 255"),
+    ("lose,syndrome=1", "lose has no field 'syndrome'"),
+    ("drop,ops=receive", "ops has 'receive'; for drop it must be one of atomic, read, send, write"),
+    ("delay,delay_us=nan", "delay_us is 'nan'; it must be from 0"),
+    ("lose,probability=2", "probability is '2'; it must be from 0 to 1"),
+    ("lose,every=0", "every is '0'; it must be from 1"),
+    ("lose,min_size=2,max_size=1", "min_size is more than max_size"),
+])  # fmt: skip
+def test_a_wrong_rule_is_refused_before_the_program_starts(rule, why, tmp_path, capsys):
+    started = tmp_path / "started"
+    assert main(["mlx5", "run", "--fault", rule, "--", "touch", str(started)]) == 2
+    assert f"rule {rule!r}: {why}" in capsys.readouterr().err
+    assert not started.exists()
 
 
 def test_without_rdma_core_it_says_what_to_install(monkeypatch, capsys):

@@ -50,6 +50,7 @@ ALLOWED = {
     "live_set": set(),
     "unique": set(),
     "nccl": {"child", "dma", "files", "html_cards", "units"},
+    "adapter_faults": set(),
     "software_adapter": {"errors", "files", "runtime_folder"},
     "html_cards": {"types", "units"},
     "dma": _BASE | {"_native"},
@@ -70,8 +71,9 @@ ALLOWED = {
     "widgets": _BASE | {"doctor", "gpu_initiated", "memory", "report", "session"},
     "jupyter": _BASE | {"doctor", "gpu_initiated", "memory", "report", "session", "widgets"},
     "cli": _BOTTOM
-    | {"__init__", "_version", "agent", "doca", "doca_trace", "doctor", "fleet", "gpu_initiated"}
-    | {"nccl", "runtime_folder", "session", "software_adapter", "teach", "testbed"},
+    | {"__init__", "_version", "adapter_faults", "agent", "doca", "doca_trace", "doctor", "fleet"}
+    | {"gpu_initiated", "nccl", "runtime_folder", "session", "software_adapter"}
+    | {"teach", "testbed"},
     "__init__": _BASE
     | {"_version", "dma", "doctor", "fleet", "jupyter", "memory", "report", "session", "widgets"},
     "__main__": {"cli"},

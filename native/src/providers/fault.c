@@ -15,6 +15,7 @@
 #include "clock.h"
 #include "cpu_copy.h"
 #include "error.h"
+#include "fault_rule.h"
 #include "provider.h"
 #include "provider_table.h"
 #include "region.h"
@@ -54,35 +55,15 @@ struct wrap {
 	struct delayed *delayed;
 	struct failed *failed; /* a ring of cap, in the order of posting */
 	bool *lose; /* by slot: discard the completion */
-	struct {
-		uint64_t met, fired, random;
-	} rule[];
+	struct fault_state rule[];
 };
-
-static uint64_t next_random(uint64_t *state)
-{
-	/* splitmix64 (Steele, Lea, Flood 2014): any seed is valid, including 0. */
-	uint64_t z = (*state += 0x9e3779b97f4a7c15u);
-	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
-	z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-	return z ^ z >> 31;
-}
 
 static const dg_fault_rule *match(struct wrap *w, const struct dg_op *op)
 {
-	uint64_t size = op->size * op->rows;
 	for (uint32_t i = 0; i < w->fault->n_rules; i++) {
 		const dg_fault_rule *r = &w->fault->rules[i];
-		if (!(r->ops & 1u << op->opcode) || size < r->min_size || size > r->max_size)
-			continue;
-		uint64_t met = w->rule[i].met++;
-		if (met < r->skip || (met - r->skip) % (r->every ? r->every : 1))
-			continue;
-		if ((r->count && w->rule[i].fired >= r->count) ||
-		    next_random(&w->rule[i].random) % 1000000 >= r->ppm)
-			continue;
-		w->rule[i].fired++;
-		return r;
+		if (fault_rule_acts(r, &w->rule[i], 1u << op->opcode, op->size * op->rows))
+			return r;
 	}
 	return NULL;
 }
@@ -319,7 +300,7 @@ static void wrap_free(struct wrap *w)
 
 static struct wrap *wrap_new(struct fault *f, uint32_t cap)
 {
-	size_t size = sizeof(struct wrap) + sizeof(((struct wrap *)0)->rule[0]) * f->n_rules;
+	size_t size = sizeof(struct wrap) + sizeof(struct fault_state) * f->n_rules;
 	struct wrap *w = aligned_alloc(64, (size + 63) / 64 * 64);
 	if (!w)
 		return NULL;

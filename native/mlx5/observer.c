@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Faults by rule: what DGKIT_MLX5_FAULT asks for, as dgkit/adapter_faults.py writes it. */
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "mlx5.h"
+#include "nic.h"
+#include "providers/fault_rule.h"
+
+/* Bits of dg_fault_rule.ops, and actions, beside those of the provider `fault`. status: the syndrome, and
+ * above it the vendor's. */
+enum { OP_READ = 1, OP_WRITE = 2, OP_FETCH_ADD = 4, OP_COMPARE_SWAP = 8, OP_SEND = 16, OP_RECEIVE = 32 };
+enum { DROP = 16, CORRUPT = 17, DIE = 18 };
+enum { RULES = 16 };
+
+static dg_fault_rule rules[RULES];
+static struct fault_state states[RULES];
+static uint32_t n_rules;
+
+static uint32_t op_of(uint32_t opcode)
+{
+	switch (opcode) {
+	case WQE_READ:
+		return OP_READ;
+	case WQE_WRITE:
+	case WQE_WRITE_IMM:
+		return OP_WRITE;
+	case WQE_SEND:
+	case WQE_SEND_IMM:
+		return OP_SEND;
+	case WQE_ATOMIC_FA:
+	case WQE_MASKED_FA:
+		return OP_FETCH_ADD;
+	case WQE_ATOMIC_CS:
+	case WQE_MASKED_CS:
+		return OP_COMPARE_SWAP;
+	default:
+		return 0;
+	}
+}
+
+/* The first rule that matches acts. */
+static void inject(uint32_t op, uint64_t size, struct nic_verdict *v)
+{
+	uint32_t i = 0;
+	while (i < n_rules && !fault_rule_acts(&rules[i], &states[i], op, size))
+		i++;
+	if (i == n_rules)
+		return;
+	switch (rules[i].action) {
+	case DG_FAULT_ERROR:
+		v->syndrome = (uint8_t)rules[i].status;
+		v->vendor = (uint8_t)(rules[i].status >> 8);
+		break;
+	case DG_FAULT_DELAY:
+		v->due_ns = add_sat(now_ns(), rules[i].delay_ns);
+		break;
+	case DG_FAULT_LOSE:
+		v->lose = true;
+		break;
+	case DROP:
+		v->drop = true;
+		break;
+	case CORRUPT:
+		v->corrupt = true;
+		break;
+	default:
+		kill(getpid(), SIGKILL);
+	}
+}
+
+static void entry(struct dg_nic_qp *qp, const struct nic_entry *e, bool is_valid, struct nic_verdict *v)
+{
+	if (is_valid)
+		inject(op_of(e->opcode), qp->nic->wqe.total, v);
+}
+
+static void receive(struct dg_nic_qp *qp, const struct nic_message *m, struct nic_verdict *v)
+{
+	(void)qp;
+	if (!m->syndrome)
+		inject(OP_RECEIVE, m->bytes, v);
+}
+
+static void ended(struct dg_nic_qp *qp, const struct nic_entry *e, uint8_t syndrome)
+{
+	(void)qp, (void)e, (void)syndrome;
+}
+
+static void completion(struct dg_nic_qp *qp, const struct nic_cqe *e)
+{
+	(void)qp, (void)e;
+}
+
+/* Rules are ended by semicolons; of each all numbers are there, in this order. */
+static int read_rules(const char *text)
+{
+	for (n_rules = 0; *text; n_rules++) {
+		int length = 0;
+		dg_fault_rule *r = &rules[n_rules];
+		if (n_rules == RULES ||
+		    sscanf(text,
+			   "%" SCNu32 ":%" SCNu32 ":%" SCNd32 ":%" SCNu64 ":%" SCNu32 ":%" SCNu64 ":%" SCNu64
+			   ":%" SCNu64 ":%" SCNu64 ":%" SCNu32 ":%" SCNu32 ";%n",
+			   &r->action, &r->ops, &r->status, &r->skip, &r->every, &r->count, &r->min_size,
+			   &r->max_size, &r->delay_ns, &r->ppm, &r->seed, &length) != 11 ||
+		    !length)
+			return -EINVAL;
+		states[n_rules] = (struct fault_state){.random = r->seed};
+		text += length;
+	}
+	return 0;
+}
+
+int dg_mlx5_observe(dg_nic *n)
+{
+	static const struct nic_observer observer = {entry, receive, ended, completion};
+	const char *faults = getenv("DGKIT_MLX5_FAULT");
+	if (!faults)
+		return 0;
+	const int rc = read_rules(faults);
+	if (rc) {
+		fprintf(stderr, "dgkit mlx5: DGKIT_MLX5_FAULT is '%s': use `dgkit mlx5 run --fault`\n", faults);
+		return rc;
+	}
+	dg_nic_observe(n, &observer);
+	return 0;
+}
