@@ -119,6 +119,9 @@ class Dma(Handle):
                 for child in self._live_children():
                     if isinstance(child, MemcpyTask) and not child.in_flight:
                         child.close()
+                # A task that was collected meanwhile is no live child any more, and its finalizer
+                # waits for this lock.
+                self._lock.run_deferred()
                 self._pe.wait(left)
             return state
 

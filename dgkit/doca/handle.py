@@ -45,16 +45,17 @@ class TryLock:
         if not self._lock.acquire(blocking=False):
             raise InUse(f"another thread is using this {self._what}: use one per thread")
         if self._deferred and not self._depth:
-            self._run_deferred()
+            self.run_deferred()
         self._depth += 1
 
     def __exit__(self, *_: object) -> None:
         self._depth -= 1
         if self._deferred and not self._depth:
-            self._run_deferred()
+            self.run_deferred()
         self._lock.release()
 
-    def _run_deferred(self) -> None:
+    def run_deferred(self) -> None:
+        """Run what finalizers deferred. The caller holds the lock."""
         while self._deferred:
             self._deferred.popleft()()
 
@@ -64,7 +65,7 @@ class TryLock:
         if self._lock.acquire(blocking=False):
             try:
                 if not self._depth:
-                    self._run_deferred()
+                    self.run_deferred()
             finally:
                 self._lock.release()
 

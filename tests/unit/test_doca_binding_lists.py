@@ -1,5 +1,6 @@
 """dgkit.doca: lists of buffers, gathered and scattered by one task, against plain bytes."""
 
+import gc
 from itertools import pairwise
 
 import pytest
@@ -174,6 +175,19 @@ def test_a_list_that_is_longer_than_the_device_takes_fails(copy):
     with pytest.raises(doca.DocaError):
         copy.dma.memcpy(first, copy.dst).submit().wait(10)
     assert copy.target == bytes(SIZE)
+
+
+def test_a_context_stops_though_its_failed_task_is_collected_meanwhile(copy):
+    parts = [(at, 1) for at in range(copy.device.info.max_list + 1)]
+    task = copy.dma.memcpy(chained(copy.inventory.buf_by_data, copy.source_map, parts), copy.dst)
+    with pytest.raises(doca.DocaError):
+        task.submit().wait(10)
+    cycle = [task]
+    cycle.append(cycle)
+    del task, cycle
+    with copy.dma._lock:  # as close() holds it
+        gc.collect()
+        assert copy.dma.stop(1) == doca.State.IDLE
 
 
 def test_a_source_that_is_no_first_of_a_list_is_refused(copy):
