@@ -664,6 +664,7 @@ enum { DG_NIC_KEYS = 8192, DG_NIC_QPS = 1024, DG_NIC_SGES = 4, DG_NIC_ENTRIES_MA
 typedef struct dg_nic dg_nic;
 typedef struct dg_nic_cq dg_nic_cq;
 typedef struct dg_nic_qp dg_nic_qp;
+typedef struct dg_nic_srq dg_nic_srq;
 
 /* Names a queue pair of this machine. gid: its NIC, unique on this machine. qpn: 24 bits, unique in
  * the NIC. */
@@ -717,6 +718,16 @@ typedef struct dg_nic_cq_config {
 	uint32_t reserved;
 } dg_nic_cq_config;
 
+/* A shared receive queue (SRQ) in mlx5's format. ring: `entries` (a power of two, up to DG_NIC_ENTRIES_MAX)
+ * of 16 * (1 + sges) bytes: the index of the next entry in bytes 2 and 3, big-endian, then the data
+ * segments. The first receive is in entry 0. record: a big-endian word, the count of receives. */
+typedef struct dg_nic_srq_config {
+	void *ring;
+	uint32_t entries, sges;
+	uint32_t *record;
+	uint32_t pd, reserved;
+} dg_nic_srq_config;
+
 /* send_ring: send_entries WQE basic blocks of 64 bytes; receive_ring: receive_entries of 16 *
  * receive_sges bytes. The entries are powers of two, up to DG_NIC_ENTRIES_MAX; receive_sges is 1, 2
  * or DG_NIC_SGES. record: two big-endian words, the counts of receives and of sends. doorbell_mode:
@@ -726,8 +737,9 @@ typedef struct dg_nic_cq_config {
  * instead of the receive's memory, where the CPU can read the sender's bytes. own_rights: if its peer is
  * of this NIC, rkeys need the rights that lkeys need: for copies within a process. receives_of: NULL, or a
  * queue pair with a receive ring that this one, without receive entries, shares, with its record and CQ: a
- * message takes the next receive of the ring, whichever queue pair it arrives at. user_index: 24 bits, for
- * the user index of its CQEs. */
+ * message takes the next receive of the ring, whichever queue pair it arrives at. srq: NULL, or a shared
+ * receive queue of the same protection domain, in the same way, but with a CQ of this one's own. user_index:
+ * 24 bits, for the user index of its CQEs. */
 typedef struct dg_nic_qp_config {
 	void *send_ring, *receive_ring;
 	uint32_t send_entries, receive_entries, receive_sges, doorbell_mode;
@@ -736,6 +748,7 @@ typedef struct dg_nic_qp_config {
 	dg_nic_cq *send_cq, *receive_cq;
 	uint32_t pd, inline_receive, own_rights, user_index;
 	dg_nic_qp *receives_of;
+	dg_nic_srq *srq;
 } dg_nic_qp_config;
 
 /* syndrome, vendor: of the first error CQE. Counts since RESET: taken and completed in basic blocks,
@@ -787,6 +800,9 @@ int dg_nic_cq_number(dg_nic_cq *cq, uint32_t *cqn);
 int dg_nic_cq_restart(dg_nic_cq *cq);
 /* Frees the CQ. Errors: EBUSY while a queue pair uses it. */
 int dg_nic_cq_close(dg_nic_cq *cq);
+int dg_nic_srq_open(dg_nic *n, const dg_nic_srq_config *cfg, dg_nic_srq **out);
+/* Frees the queue. Errors: EBUSY while a queue pair uses it. */
+int dg_nic_srq_close(dg_nic_srq *s);
 /* Opens a queue pair in the state RESET. */
 int dg_nic_qp_open(dg_nic *n, const dg_nic_qp_config *cfg, dg_nic_qp **out);
 /* Changes the state: RESET to INIT to RTR to RTS; any to ERROR, which flushes the rings, or to RESET,

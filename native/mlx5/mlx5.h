@@ -12,6 +12,7 @@
  *	uverbs.c          write(2) and ioctl(2): headers, lengths and addresses, as ib_uverbs checks them
  *	uverbs_context.c  commands about the device, the port, a context
  *	uverbs_qp.c       commands about queue pairs
+ *	uverbs_srq.c      commands about shared receive queues
  *	uverbs_object.c   handles; commands about protection domains, memory regions, CQs
  *	pages.c           registered memory: checks; pages shared with the adapter's other processes
  *	observer.c        faults by rule: of `dgkit mlx5 run --fault`
@@ -37,6 +38,8 @@ enum {
 	MAX_OBJECTS = 32768,
 	MAX_CQS = 8192,
 	MAX_PDS = 8192,
+	MAX_SRQS = 1024,
+	MAX_SRQ_SGES = 3, /* the links of the list take the place of a fourth */
 	MAX_QP_RD_ATOM = 16,
 };
 
@@ -53,7 +56,7 @@ struct channel {
 	uint32_t users;
 };
 
-enum kind { KIND_NONE, KIND_PD, KIND_MR, KIND_CQ, KIND_QP };
+enum kind { KIND_NONE, KIND_PD, KIND_MR, KIND_CQ, KIND_SRQ, KIND_QP };
 
 /* What a handle of the program names. users: objects that depend on it. */
 struct object {
@@ -79,10 +82,18 @@ struct cq {
 	uint32_t reported;
 };
 
+struct srq {
+	struct object o;
+	struct object *pd;
+	dg_nic_srq *nic_srq;
+	uint32_t max_wr, max_sge;
+};
+
 struct qp {
 	struct object o;
 	struct object *pd;
 	struct cq *send_cq, *receive_cq;
+	struct srq *srq; /* or NULL */
 	dg_nic_qp *nic_qp;
 	bool unreliable; /* UC, else RC */
 	struct ib_uverbs_query_qp_resp attributes;
@@ -128,6 +139,11 @@ int dg_mlx5_modify_qp(struct call *c);
 int dg_mlx5_modify_qp_ex(struct call *c);
 int dg_mlx5_query_qp(struct call *c);
 int dg_mlx5_destroy_qp(struct call *c);
+
+/* uverbs_srq.c */
+int dg_mlx5_create_srq(struct call *c);
+int dg_mlx5_query_srq(struct call *c);
+int dg_mlx5_destroy_srq(struct call *c);
 
 /* uverbs_object.c */
 /* Gives an object a handle. Returns 0 or a negative errno. */

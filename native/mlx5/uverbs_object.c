@@ -17,6 +17,7 @@ int dg_mlx5_add(struct context *x, struct object *o, enum kind kind)
 	static const uint32_t most[] = {[KIND_PD] = MAX_PDS,
 					[KIND_MR] = DG_NIC_KEYS,
 					[KIND_CQ] = MAX_CQS,
+					[KIND_SRQ] = MAX_SRQS,
 					[KIND_QP] = DG_NIC_QPS};
 	if (counts[kind] == most[kind])
 		return -ENOMEM;
@@ -72,17 +73,28 @@ static int destroy_qp(struct qp *q)
 	q->pd->users--;
 	q->send_cq->o.users--;
 	q->receive_cq->o.users--;
+	if (q->srq)
+		q->srq->o.users--;
 	return 0;
+}
+
+static int destroy_srq(struct srq *s)
+{
+	const int rc = dg_nic_srq_close(s->nic_srq);
+	if (!rc)
+		s->pd->users--;
+	return rc;
 }
 
 int dg_mlx5_destroy(struct object *o)
 {
 	if (o->users)
 		return -EBUSY;
-	const int rc = o->kind == KIND_MR   ? destroy_mr((struct mr *)o)
-		       : o->kind == KIND_CQ ? destroy_cq((struct cq *)o)
-		       : o->kind == KIND_QP ? destroy_qp((struct qp *)o)
-					    : 0;
+	const int rc = o->kind == KIND_MR    ? destroy_mr((struct mr *)o)
+		       : o->kind == KIND_CQ  ? destroy_cq((struct cq *)o)
+		       : o->kind == KIND_SRQ ? destroy_srq((struct srq *)o)
+		       : o->kind == KIND_QP  ? destroy_qp((struct qp *)o)
+					     : 0;
 	if (!rc)
 		dg_mlx5_remove(o);
 	return rc;

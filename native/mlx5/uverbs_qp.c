@@ -59,7 +59,7 @@ static int open_qp(struct qp *q, const struct mlx5_ib_create_qp *d)
 {
 	uint8_t *buffer = (uint8_t *)(uintptr_t)d->buf_addr;
 	const uint64_t receives = d->rq_wqe_shift < 32 ? (uint64_t)d->rq_wqe_count << d->rq_wqe_shift : 0;
-	if (d->rq_wqe_count && (d->rq_wqe_shift < 4 || d->rq_wqe_shift > 16))
+	if (d->rq_wqe_count && (q->srq || d->rq_wqe_shift < 4 || d->rq_wqe_shift > 16))
 		return -EINVAL;
 	if (!dg_mlx5_is_writable(d->buf_addr, receives + 64ull * d->sq_wqe_count) ||
 	    !dg_mlx5_is_writable(d->db_addr, 8))
@@ -76,6 +76,7 @@ static int open_qp(struct qp *q, const struct mlx5_ib_create_qp *d)
 		.receive_cq = q->receive_cq->nic_cq,
 		.pd = q->pd->handle,
 		.user_index = d->uidx & 0xffffff,
+		.srq = q->srq ? q->srq->nic_srq : NULL,
 	};
 	return dg_nic_qp_open(dg_mlx5_nic(), &config, &q->nic_qp);
 }
@@ -86,7 +87,7 @@ static int create_qp(struct call *c, const struct ib_uverbs_ex_create_qp *core,
 {
 	struct ib_uverbs_create_qp_resp *r = (void *)c->out;
 	dg_nic_qp_info info;
-	if ((core->qp_type != IB_UVERBS_QPT_RC && core->qp_type != IB_UVERBS_QPT_UC) || core->is_srq)
+	if (core->qp_type != IB_UVERBS_QPT_RC && core->qp_type != IB_UVERBS_QPT_UC)
 		return -EOPNOTSUPP;
 	struct qp *q = calloc(1, sizeof *q);
 	if (!q)
@@ -95,7 +96,10 @@ static int create_qp(struct call *c, const struct ib_uverbs_ex_create_qp *core,
 	q->pd = dg_mlx5_find(c->context, core->pd_handle, KIND_PD);
 	q->send_cq = dg_mlx5_find(c->context, core->send_cq_handle, KIND_CQ);
 	q->receive_cq = dg_mlx5_find(c->context, core->recv_cq_handle, KIND_CQ);
-	int rc = q->pd && q->send_cq && q->receive_cq ? open_qp(q, (void *)c->driver) : -EINVAL;
+	if (core->is_srq)
+		q->srq = dg_mlx5_find(c->context, core->srq_handle, KIND_SRQ);
+	const bool valid = q->pd && q->send_cq && q->receive_cq && !core->is_srq == !q->srq;
+	int rc = valid ? open_qp(q, (void *)c->driver) : -EINVAL;
 	if (!rc) {
 		rc = dg_mlx5_add(c->context, &q->o, KIND_QP);
 		if (rc)
@@ -108,6 +112,8 @@ static int create_qp(struct call *c, const struct ib_uverbs_ex_create_qp *core,
 	q->pd->users++;
 	q->send_cq->o.users++;
 	q->receive_cq->o.users++;
+	if (q->srq)
+		q->srq->o.users++;
 	q->attributes.max_send_wr = r->max_send_wr = core->max_send_wr;
 	q->attributes.max_recv_wr = r->max_recv_wr = core->max_recv_wr;
 	q->attributes.max_send_sge = r->max_send_sge = core->max_send_sge;

@@ -6,6 +6,7 @@
  *
  *	nic.c             opens and closes NICs and completion queues; the pass over all queue pairs
  *	nic_qp.c          opens, modifies and closes queue pairs
+ *	nic_srq.c         opens and closes receive queues that they share
  *	   |
  *	nic_send.c        one pass over a send queue: take entries, complete them, errors and flush
  *	nic_receive.c     one pass over a receive queue: publish receives, complete them
@@ -121,6 +122,26 @@ struct dg_nic_cq {
 	int event_fd;
 };
 
+/* A ring of receives: of a queue pair and of those that share it, or a shared receive queue (SRQ), whose
+ * places are a linked list, because programs free them in any order. sharers: queue pairs but the one
+ * that the ring is part of. end, taken, done: in the ring; published in boxes; completed. */
+struct nic_receives {
+	const uint8_t *ring;
+	uint32_t entries, sges, pd, sharers;
+	uint32_t *record;
+	uint64_t end, taken, done;
+	/* Of a list: its next place; places that were published and not used. */
+	bool is_list;
+	uint16_t next;
+	uint32_t n_returned;
+	uint16_t *returned;
+};
+
+struct dg_nic_srq {
+	struct dg_nic *nic;
+	struct nic_receives r;
+};
+
 struct dg_nic_qp {
 	struct dg_nic *nic;
 	struct dg_nic_qp *next;
@@ -144,11 +165,10 @@ struct dg_nic_qp {
 	/* With an observer: the entries before this place were seen; what it said about the last of them. */
 	uint64_t observed;
 	struct nic_verdict verdict;
-	/* The receive queue: of itself, or of the one whose ring it shares. */
-	struct dg_nic_qp *rq;
-	uint32_t sharers; /* others that use its ring */
-	uint64_t receive_end, ring_taken, ring_done; /* of its ring: in it; published; completed */
+	/* The receive queue: `own`, or one that it shares. */
+	struct nic_receives own, *rq;
 	uint64_t posted, received; /* of its box: published; completed */
+	uint16_t places[NIC_WINDOW]; /* in the ring, of the receives in the box */
 	/* Of this pass. */
 	uint64_t pass_bytes;
 	uint32_t wanted_key; /* for the resolver */
@@ -216,6 +236,11 @@ static inline void load_words(void *to, const void *from, uint32_t n)
 static inline void store_words(void *to, const void *from, uint32_t n)
 {
 	store_words_in(to, from, n, memory_order_relaxed);
+}
+
+static inline bool is_shared(const struct nic_receives *rq)
+{
+	return rq->is_list || rq->sharers;
 }
 
 static inline bool qp_flies(const struct dg_nic_qp *qp)

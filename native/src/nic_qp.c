@@ -35,13 +35,25 @@ static int check_receives(const dg_nic_qp_config *c)
 	return 0;
 }
 
+static int check_srq(const dg_nic_qp_config *c, const dg_nic *n)
+{
+	if (c->srq->nic == n && c->srq->r.pd == c->pd && c->receive_cq && !c->receive_entries)
+		return 0;
+	return dg_fail(EINVAL,
+		       "a shared receive queue needs queue pairs of its NIC and protection domain (%u, here "
+		       "%u), with a CQ for receives and no receive entries (%u)",
+		       c->srq->r.pd, c->pd, c->receive_entries);
+}
+
 /* Takes the receive queue of another queue pair into the configuration, if it shares one. */
 static int take_receives(dg_nic_qp_config *c, const dg_nic *n)
 {
 	const struct dg_nic_qp *of = c->receives_of;
+	if (c->srq)
+		return check_srq(c, n);
 	if (!of)
 		return 0;
-	if (c->receive_entries || of->nic != n || of->rq != of || !of->c.receive_entries ||
+	if (c->receive_entries || of->nic != n || of->rq != &of->own || !of->c.receive_entries ||
 	    of->c.pd != c->pd || of->state == DG_NIC_ERROR)
 		return dg_fail(EINVAL,
 			       "queue pair %#x (%s) has no receives that this one can share: it needs a ring of "
@@ -100,7 +112,7 @@ static void write_box(struct dg_nic_qp *qp)
 	atomic_store_explicit(&b->access, qp->access, memory_order_relaxed);
 	atomic_store_explicit(&b->pd, qp->c.pd, memory_order_relaxed);
 	atomic_store_explicit(&b->inline_receive, qp->c.inline_receive, memory_order_relaxed);
-	atomic_store_explicit(&b->receive_entries, qp->c.receive_entries, memory_order_relaxed);
+	atomic_store_explicit(&b->receive_entries, qp->rq->entries, memory_order_relaxed);
 	atomic_store_explicit(&b->peer_qpn, qp->address.qpn, memory_order_relaxed);
 	atomic_store_explicit(&b->peer_gid[0], gid[0], memory_order_relaxed);
 	atomic_store_explicit(&b->peer_gid[1], gid[1], memory_order_relaxed);
@@ -136,7 +148,7 @@ static int add(struct dg_nic *n, struct dg_nic_qp *qp)
 	qp->c.send_cq->users++;
 	if (qp->c.receive_cq)
 		qp->c.receive_cq->users++;
-	if (qp->rq != qp)
+	if (qp->rq != &qp->own)
 		qp->rq->sharers++;
 	n->n_qps++;
 	qp->next = n->qps;
@@ -161,7 +173,14 @@ int dg_nic_qp_open(dg_nic *n, const dg_nic_qp_config *cfg, dg_nic_qp **out)
 	qp->nic = n;
 	qp->x = (struct executor){.engine = &n->engine, .flights = qp->flights, .inline_able = true};
 	qp->c = c;
-	qp->rq = c.receives_of ? c.receives_of : qp;
+	qp->own = (struct nic_receives){
+		.ring = c.receive_ring,
+		.entries = c.receive_entries,
+		.sges = c.receive_sges,
+		.pd = c.pd,
+		.record = c.record,
+	};
+	qp->rq = c.srq ? &c.srq->r : c.receives_of ? &c.receives_of->own : &qp->own;
 	pthread_mutex_init(&qp->modifying, NULL);
 	qp->flush_end = UINT64_MAX;
 	rc = dg_queue_open_for_kernels(n->engine.dev, EXEC_DEPTH, n, &qp->x.q);
@@ -197,9 +216,9 @@ static int check_words(const dg_nic_qp_config *c)
 
 static int check_sharers(const struct dg_nic_qp *qp)
 {
-	return qp->sharers ? dg_fail(EBUSY, "%u other queue pairs share the receives of queue pair %#x",
-				     qp->sharers, qp->qpn)
-			   : 0;
+	return qp->own.sharers ? dg_fail(EBUSY, "%u other queue pairs share the receives of queue pair %#x",
+					 qp->own.sharers, qp->qpn)
+			       : 0;
 }
 
 /* Whether the change is one that a queue pair makes. */
@@ -227,8 +246,12 @@ static int check_change(const struct dg_nic_qp *qp, uint32_t to, const dg_nic_ad
 /* Gives a shared ring back the places of receives that were published and not used. */
 static void give_back_receives(struct dg_nic_qp *qp)
 {
-	if (qp->rq != qp)
-		qp->rq->ring_done += qp->posted - qp->received;
+	struct nic_receives *rq = qp->rq;
+	for (; rq != &qp->own && qp->posted > qp->received; qp->posted--)
+		if (rq->is_list)
+			rq->returned[rq->n_returned++] = qp->places[(qp->posted - 1) % NIC_WINDOW];
+		else
+			rq->done++;
 	qp->posted = qp->received = 0;
 }
 
@@ -238,7 +261,7 @@ static void clear(struct dg_nic_qp *qp)
 	const uint32_t qpn = qp->qpn;
 	qp->taken = qp->completed = qp->sent = qp->observed = 0;
 	give_back_receives(qp);
-	qp->receive_end = qp->ring_taken = qp->ring_done = 0;
+	qp->own.end = qp->own.taken = qp->own.done = 0;
 	qp->flush_end = UINT64_MAX;
 	qp->not_ready_ns = 0;
 	qp->x.head = qp->x.tail = 0;
@@ -363,7 +386,7 @@ int dg_nic_qp_info_get(dg_nic_qp *qp, dg_nic_qp_info *out)
 	out->state = qp->state;
 	out->taken = qp->taken;
 	out->completed = qp->completed;
-	out->posted_receives = qp->receive_end;
+	out->posted_receives = qp->rq->end;
 	dg_poller_unlock(&n->poller);
 	return 0;
 }
@@ -383,7 +406,7 @@ static void take_out(struct dg_nic_qp *qp)
 	if (qp->c.receive_cq)
 		qp->c.receive_cq->users--;
 	give_back_receives(qp);
-	if (qp->rq != qp)
+	if (qp->rq != &qp->own)
 		qp->rq->sharers--;
 }
 

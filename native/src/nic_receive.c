@@ -3,23 +3,25 @@
  * in the peer's box. */
 #include "nic.h"
 
-/* Counts the receives in the ring of this queue pair, from the doorbell record. Returns false if it jumped. */
+/* Counts the receives in the ring, from its doorbell record. Returns false if it jumped, which ends each
+ * queue pair that uses the ring. */
 static bool load_record(struct dg_nic_qp *qp)
 {
-	const uint32_t record = atomic_load_explicit((_Atomic uint32_t *)&qp->c.record[0],
+	struct nic_receives *rq = qp->rq;
+	const uint32_t record = atomic_load_explicit((_Atomic uint32_t *)&rq->record[0],
 						     memory_order_acquire);
-	const uint16_t ahead = (uint16_t)(be32toh(record) - (uint32_t)qp->receive_end);
+	const uint16_t ahead = (uint16_t)(be32toh(record) - (uint32_t)rq->end);
 	if (!ahead || ahead > DG_NIC_ENTRIES_MAX)
 		return true;
-	if (qp->receive_end + ahead - qp->ring_done <= qp->c.receive_entries) {
-		qp->receive_end += ahead;
+	if (rq->end + ahead - rq->done <= rq->entries) {
+		rq->end += ahead;
 		return true;
 	}
 	if (qp->state == DG_NIC_ERROR)
 		return true;
 	const struct nic_fault f = {SYNDROME_LOCAL_QP, "receive record, beyond the ring; its end is",
-				    qp->receive_end + ahead, qp->ring_done + qp->c.receive_entries};
-	dg_nic_qp_fail(qp, &f, qp->receive_end);
+				    rq->end + ahead, rq->done + rq->entries};
+	dg_nic_qp_fail(qp, &f, rq->end);
 	return false;
 }
 
@@ -28,21 +30,45 @@ static uint32_t check_segment(struct dg_nic_qp *qp, const struct nic_segment *s)
 {
 	const struct nic_key *k = nic_key_find(qp->nic, s->key);
 	uint64_t offset;
-	const bool valid = k && k->pd == qp->c.pd && k->access & DG_NIC_LOCAL_WRITE &&
+	const bool valid = k && k->pd == qp->rq->pd && k->access & DG_NIC_LOCAL_WRITE &&
 			   key_covers(k, s->address, s->size, &offset);
 	return valid ? 0 : SYNDROME_LOCAL_PROTECTION;
 }
 
+static bool has_receive(const struct nic_receives *rq)
+{
+	return rq->taken != rq->end || rq->n_returned;
+}
+
+/* Copies the segments of the next receive in the ring. Returns its place. */
+static uint16_t load_receive(struct nic_receives *rq, uint8_t *segments)
+{
+	const uint32_t size = rq->sges * WQE_SEGMENT, mask = rq->entries - 1;
+	uint8_t link[WQE_SEGMENT];
+	if (!rq->is_list) {
+		const uint16_t place = (uint16_t)rq->taken++;
+		load_words(segments, rq->ring + (place & mask) * size, size / 8);
+		return place;
+	}
+	const bool again = rq->n_returned;
+	const uint16_t place = again ? rq->returned[--rq->n_returned] : rq->next;
+	const uint8_t *at = rq->ring + (uint64_t)place * (size + WQE_SEGMENT);
+	load_words(link, at, sizeof link / 8);
+	load_words(segments, at + WQE_SEGMENT, size / 8);
+	if (!again) {
+		rq->next = (uint16_t)(be32_at(link) & mask);
+		rq->taken++;
+	}
+	return place;
+}
+
 static void publish(struct dg_nic_qp *qp)
 {
-	const uint32_t sges = qp->c.receive_sges;
-	const uint64_t at = qp->rq->ring_taken++ & (qp->c.receive_entries - 1);
 	uint8_t bytes[WQE_SEGMENT * DG_NIC_SGES];
 	struct nic_segment segments[DG_NIC_SGES];
 	struct nic_receive r = {0};
-	load_words(bytes, (const uint8_t *)qp->c.receive_ring + at * sges * WQE_SEGMENT,
-		   sges * WQE_SEGMENT / 8);
-	r.n = dg_nic_parse_receive(bytes, sges, segments);
+	qp->places[qp->posted % NIC_WINDOW] = load_receive(qp->rq, bytes);
+	r.n = dg_nic_parse_receive(bytes, qp->rq->sges, segments);
 	for (uint32_t i = 0; i < r.n; i++) {
 		r.segments[i].address = segments[i].address;
 		r.segments[i].key = segments[i].key;
@@ -55,13 +81,20 @@ static void publish(struct dg_nic_qp *qp)
 	atomic_store_explicit(&qp->box->posted, qp->posted, memory_order_release);
 }
 
+/* Returns the place of the receive that is completed next. */
+static uint16_t place_of(const struct dg_nic_qp *qp)
+{
+	return qp->received < qp->posted ? qp->places[qp->received % NIC_WINDOW]
+					 : (uint16_t)qp->rq->done;
+}
+
 static void error_cqe(struct dg_nic_qp *qp, uint32_t syndrome, uint8_t vendor)
 {
 	const struct nic_cqe e = {
 		.opcode = CQE_RECEIVE_ERROR,
 		.syndrome = (uint8_t)syndrome,
 		.vendor = vendor,
-		.index = (uint16_t)qp->rq->ring_done,
+		.index = place_of(qp),
 	};
 	dg_nic_cqe(qp, qp->c.receive_cq, &e);
 }
@@ -69,14 +102,14 @@ static void error_cqe(struct dg_nic_qp *qp, uint32_t syndrome, uint8_t vendor)
 static void count_done(struct dg_nic_qp *qp)
 {
 	qp->received++;
-	qp->rq->ring_done++;
+	qp->rq->done++;
 }
 
 static void receive_one(struct dg_nic_qp *qp, const struct nic_message *m)
 {
 	const struct nic_cqe e = {
 		.opcode = (uint8_t)m->opcode,
-		.index = (uint16_t)qp->rq->ring_done,
+		.index = place_of(qp),
 		.immediate = m->immediate,
 		.bytes = (uint32_t)m->bytes,
 		.n_inline = (uint8_t)m->n_inline,
@@ -135,10 +168,10 @@ static bool take_messages(struct dg_nic_qp *qp)
  * published, as the rest is for others. */
 static bool flush(struct dg_nic_qp *qp)
 {
-	const struct dg_nic_qp *rq = qp->rq;
-	const uint64_t end = rq->sharers ? rq->ring_done + qp->posted - qp->received : rq->receive_end;
+	const struct nic_receives *rq = qp->rq;
+	const uint64_t end = is_shared(rq) ? rq->done + qp->posted - qp->received : rq->end;
 	uint32_t n = 0;
-	for (; rq->ring_done != end && n < NIC_PASS; n++) {
+	for (; rq->done != end && n < NIC_PASS; n++) {
 		error_cqe(qp, SYNDROME_FLUSHED, 0);
 		count_done(qp);
 	}
@@ -149,7 +182,7 @@ static bool flush(struct dg_nic_qp *qp)
 static uint64_t publish_end(const struct dg_nic_qp *qp)
 {
 	const uint64_t window = qp->received + NIC_WINDOW;
-	if (!qp->rq->sharers)
+	if (!is_shared(qp->rq))
 		return window;
 	const uint64_t wants =
 		is_peer(qp) ? atomic_load_explicit(&qp->far->wants, memory_order_relaxed) : 0;
@@ -158,14 +191,14 @@ static uint64_t publish_end(const struct dg_nic_qp *qp)
 
 bool dg_nic_receive(struct dg_nic_qp *qp)
 {
-	struct dg_nic_qp *rq = qp->rq;
+	const struct nic_receives *rq = qp->rq;
 	bool busy = false;
-	if (!qp->c.receive_entries || !load_record(rq))
+	if (!rq->entries || !load_record(qp))
 		return false;
 	if (qp->state == DG_NIC_ERROR)
 		return flush(qp);
 	const uint64_t end = publish_end(qp);
-	for (uint32_t n = 0; n < NIC_PASS && rq->ring_taken != rq->receive_end && qp->posted < end; n++) {
+	for (uint32_t n = 0; n < NIC_PASS && has_receive(rq) && qp->posted < end; n++) {
 		publish(qp);
 		busy = true;
 	}

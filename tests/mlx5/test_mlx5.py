@@ -220,7 +220,7 @@ def pair(folder, *program, options=(), server_options=()):
 @pytest.mark.parametrize("program", [
     "ib_write_lat -x 0", "ib_read_lat -x 0", "ib_send_lat -x 0", "ib_send_lat -x 0 -e",
     "ib_write_bw -x 0", "ib_write_bw -x 0 -s 1048576", "ib_send_bw -x 0", "ib_atomic_bw -x 0",
-    "ib_write_lat -x 0 -c UC", "ib_send_bw -x 0 -c UC",
+    "ib_write_lat -x 0 -c UC", "ib_send_bw -x 0 -c UC", "ib_send_bw -x 0 --use-srq",
 ])  # fmt: skip
 def test_perftest_runs(program, home):
     with pair(home, *program.split(), "-n", "50") as both:
@@ -229,7 +229,7 @@ def test_perftest_runs(program, home):
     assert re.search(r"^ \d+ +50 +\d", outputs[1], re.MULTILINE), outputs[1]
 
 
-@pytest.mark.parametrize("program", ["ibv_rc_pingpong", "ibv_uc_pingpong"])
+@pytest.mark.parametrize("program", ["ibv_rc_pingpong", "ibv_uc_pingpong", "ibv_srq_pingpong"])
 @pytest.mark.parametrize(
     "options",
     [[], ["-e"], ["-s", "5000"]],

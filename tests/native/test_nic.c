@@ -747,6 +747,82 @@ TEST(queue_pairs_share_receives)
 	pair_close(&p);
 }
 
+enum { PLACES = 8, PLACE = 32 };
+
+/* Opens a pair whose receiver takes from the list. */
+static void open_listed(struct pair *p, dg_nic_srq *srq, struct program *from, struct program *to)
+{
+	program_open(from, p->nic, DG_NIC_PROXY, SENDS, CQES);
+	program_open(to, p->nic, DG_NIC_PROXY, SENDS, CQES);
+	CHECK_EQ(dg_nic_qp_close(to->qp), 0);
+	to->c.srq = srq;
+	CHECK_EQ(dg_nic_qp_open(p->nic, &to->c, &to->qp), -EINVAL);
+	CHECK_SAYS(dg_last_error(), "no receive entries");
+	to->c.receive_entries = 0;
+	CHECK_EQ(dg_nic_qp_open(p->nic, &to->c, &to->qp), 0);
+	to->qpn = qp_info(to).qpn;
+	const dg_nic_address a = address_of(to), b = address_of(from);
+	program_connect(from, &a);
+	program_connect(to, &b);
+}
+
+/* Stores receive number n of the list. Those that are free follow each other in steps of 3. */
+static void put_listed(struct pair *p, uint8_t *list, uint32_t *record, uint32_t n)
+{
+	uint8_t *at = list + (3 * n % PLACES) * PLACE;
+
+	put32(at, (3 * (n + 1)) % PLACES);
+	data_segment(at + 16, p->theirs + 100 * n, p->rkey, 100);
+	atomic_store_explicit((_Atomic uint32_t *)record, htobe32(n + 1), memory_order_release);
+}
+
+static void check_listed(struct pair *p, struct program *from, struct program *to, uint32_t n)
+{
+	fill(p->mine, 50, n);
+	put_send(from, WQE_SEND, p->mine, p->lkey, 50);
+	ring(from);
+	CHECK_EQ(wait_cqe(from).syndrome, 0);
+	CHECK_EQ(wait_receive(to).index, 3 * n % PLACES);
+	check_pattern(p->theirs + 100 * n, 0, 50, n);
+}
+
+TEST(a_list_of_receives_is_taken_in_its_order)
+{
+	struct pair p;
+	struct program from, to, other_from, other_to;
+	dg_nic_srq *srq;
+	uint32_t record = 0;
+
+	pair_open(&p, DG_NIC_PROXY);
+	uint8_t *list = aligned_alloc(64, PLACES * PLACE);
+	const dg_nic_srq_config c = {
+		.ring = list, .entries = PLACES, .sges = 1, .record = &record, .pd = 7};
+	memset(list, 0, PLACES * PLACE);
+	CHECK_EQ(dg_nic_srq_open(p.nic, &c, &srq), 0);
+	open_listed(&p, srq, &from, &to);
+	open_listed(&p, srq, &other_from, &other_to);
+	CHECK_EQ(dg_nic_srq_close(srq), -EBUSY);
+	for (uint32_t n = 0; n < 2 * PLACES; n++) {
+		put_listed(&p, list, &record, n);
+		check_listed(&p, n % 2 ? &from : &other_from, n % 2 ? &to : &other_to, n);
+	}
+	/* A receive that a queue pair took for a message that is wrong is another's, once that is closed. */
+	put_listed(&p, list, &record, 2 * PLACES);
+	put_send(&from, WQE_SEND, p.mine, 0xdead00, 50);
+	ring(&from);
+	CHECK_EQ(wait_cqe(&from).syndrome, SYNDROME_LOCAL_PROTECTION);
+	put_listed(&p, list, &record, 2 * PLACES + 1);
+	check_listed(&p, &other_from, &other_to, 2 * PLACES + 1);
+	program_close(&from);
+	program_close(&to);
+	check_listed(&p, &other_from, &other_to, 2 * PLACES);
+	program_close(&other_from);
+	program_close(&other_to);
+	CHECK_EQ(dg_nic_srq_close(srq), 0);
+	free(list);
+	pair_close(&p);
+}
+
 TEST(a_wrong_receive_is_an_error_of_both)
 {
 	struct pair p;
