@@ -43,7 +43,7 @@ LAB2: Table = {
     "publication": Concept("no value is visible before it is whole", 3, CAP),
     "batch": Concept("what does not fit is not accepted, and nothing publishes nothing", 1),
     "wake-up": Concept("no wake-up is lost", 7),
-    "doorbells": Concept("a consumer that is awake gets no doorbell", 3),
+    "doorbells": Concept("a consumer that is awake is not armed, and gets no doorbell", 3),
 }
 LAB3: Table = {
     "protocol": Concept("what a message is, if writes arrive in the order of posting", 3),

@@ -1,4 +1,4 @@
-"""Lab 2, build a queue: a ring in shared memory between two sides, driven by random schedules.
+"""Lab 2, build a queue: a ring in shared memory between two sides, driven by schedules.
 
 The ring is an array of 32-bit words: the tail, which the producer advances; the head, which the
 consumer advances; a flag that the consumer sets before it sleeps; and the slots. Where they are is
@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import contextlib
 import random
+from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from . import concepts, submission, verdict
@@ -20,6 +22,8 @@ TAIL, HEAD, ARMED, SLOT = 0, 1, 2, 3
 _MASK = (1 << 32) - 1
 _NAMES = {TAIL: "tail", HEAD: "head", ARMED: "armed"}
 _SCHEDULES = 30
+_SWITCHES = 2  # of sides in an enumerated schedule, besides those when a side ends or sleeps
+_MOST_SCHEDULES = 400  # that are enumerated, those with fewer switches first
 _STEPS = 3000
 _IDLE_CALLS = 100
 _SHOWN = 24
@@ -168,19 +172,75 @@ class _Actor:
             self._advance(self._call.value)
 
 
-def _run(rng: random.Random, ring: Ring, producer: Script, consumer: Script) -> None:
-    """Interleave two scripts at random, in bursts."""
+# Of the sides that are ready, choose the one whose step is next.
+Choice = Callable[[Sequence[_Actor]], _Actor]
+
+
+def _run(choose: Choice, ring: Ring, producer: Script, consumer: Script) -> None:
+    """Interleave two scripts."""
     actors = [_Actor("producer", producer, ring), _Actor("consumer", consumer, ring)]
-    stay, current = rng.choice((0.2, 0.5, 0.8, 0.95)), actors[0]
     for _ in range(_STEPS):
         ready = [actor for actor in actors if actor.ready]
         if all(actor.done for actor in actors):
             return
         expect(bool(ready), f"a lost wake-up: the consumer sleeps forever\n{ring.story()}")
+        choose(ready).step()
+    raise verdict.WrongAnswer(f"no end after {_STEPS} steps\n{ring.story()}")
+
+
+def _at_random(rng: random.Random) -> Choice:
+    """Return a random schedule, in which a side goes on in bursts."""
+    stay = rng.choice((0.2, 0.5, 0.8, 0.95))
+    current: _Actor | None = None
+
+    def choose(ready: Sequence[_Actor]) -> _Actor:
+        nonlocal current
         if current not in ready or rng.random() > stay:
             current = rng.choice(ready)
-        current.step()
-    raise verdict.WrongAnswer(f"no end after {_STEPS} steps\n{ring.story()}")
+        assert current
+        return current
+
+    return choose
+
+
+def _switching(first: str, switches: Sequence[int], both: list[int]) -> Choice:
+    """Return the schedule that switches sides before these steps, and when a side cannot go on.
+
+    Args:
+        first: The side that begins.
+        switches: Numbers of steps.
+        both: Gets the number of each step before which both sides are ready.
+    """
+    current, step = first, -1
+
+    def choose(ready: Sequence[_Actor]) -> _Actor:
+        nonlocal current, step
+        step += 1
+        if len(ready) > 1:
+            both.append(step)
+        others = [actor.name for actor in ready if actor.name != current]
+        if others and (step in switches or len(others) == len(ready)):
+            (current,) = others
+        return next(actor for actor in ready if actor.name == current)
+
+    return choose
+
+
+def _enumerate(run: Callable[[Choice], None], most_switches: int = _SWITCHES) -> None:
+    """Run in each schedule with at most this number of switches.
+
+    One switch is enough for each pair of steps of the two sides to take place in either order.
+    """
+    todo = deque[tuple[str, tuple[int, ...]]]([("producer", ()), ("consumer", ())])
+    for _ in range(_MOST_SCHEDULES):
+        if not todo:
+            return
+        first, switches = todo.popleft()
+        both: list[int] = []
+        run(_switching(first, switches, both))
+        if len(switches) < most_switches:
+            later = (step for step in both if step > max(switches, default=0))
+            todo += [(first, (*switches, step)) for step in later]
 
 
 def _produce(function: submission.RemoteFunction, ring: Ring, values: Sequence[int]) -> Script:
@@ -261,7 +321,12 @@ def test_schedules(submit: Function, take: Function, **words: int) -> None:
                 for _ in range(_SCHEDULES // 2):
                     ring = Ring(rng.choice((1, 2, 4)), start, Words(**words))
                     values = [rng.randrange(1 << 32) for _ in range(8)]
-                    _run(rng, ring, _produce(put, ring, values), _consume(get, ring, values))
+                    _run(
+                        _at_random(rng),
+                        ring,
+                        _produce(put, ring, values),
+                        _consume(get, ring, values),
+                    )
     report.finish()
 
 
@@ -285,7 +350,7 @@ def test_batch(submit_many: Function, take: Function, **words: int) -> None:
                 ring = Ring(8, 0, numbers)
                 values = [rng.randrange(1 << 32) for _ in range(6)]
                 batch = _produce_batch(put, ring, values)
-                _run(rng, ring, batch, _consume(get, ring, values))
+                _run(_at_random(rng), ring, batch, _consume(get, ring, values))
     report.finish()
 
 
@@ -321,30 +386,40 @@ def test_doorbell(
     """Test the doorbell: no wake-up is lost, and it does not ring while the consumer is awake."""
     rng, report, numbers = verdict.seeded("doorbell"), verdict.Report(concepts.LAB2), Words(**words)
     with _sides(submit, take, prepare_to_sleep) as (put, get, sleep):
-        with report.case(
-            f"{_SCHEDULES} random schedules in which the consumer sleeps",
-            "wake-up",
-            required=True,
-        ):
-            for _ in range(_SCHEDULES):
-                ring = Ring(4, 0, numbers)
-                values = [rng.randrange(1 << 32) for _ in range(6)]
-                _run(
-                    rng,
-                    ring,
-                    _produce(put, ring, values),
-                    _consume_asleep(get, sleep, ring, values),
-                )
-                expect(
-                    ring.bells <= ring.armings,
-                    f"{ring.bells} doorbells; the consumer was armed {ring.armings} times\n"
-                    + ring.story(),
-                )
-        with report.case("no doorbell while the consumer is awake", "doorbells"):
+        with report.case("an empty ring: the consumer sleeps", "wake-up", required=True):
             ring = Ring(4, 0, numbers)
-            ring.side = "producer"
-            expect(put(ring, 1) is True, "submit did not return True")
-            expect(not ring.bells, f"nothing was armed\n{ring.story()}")
+            ring.side = "consumer"
+            expect(get(ring) is None, f"an empty ring does not give None\n{ring.story()}")
+            _expect_sleep(sleep(ring), ring)
+            expect(ring.words[ARMED] != 0, f"it sleeps and is not armed\n{ring.story()}")
+        spurious = ""  # the story of a run with more doorbells than armings
+
+        def run(choose: Choice, slots: int, values: list[int]) -> None:
+            nonlocal spurious
+            ring = Ring(slots, 0, numbers)
+            asleep = _consume_asleep(get, sleep, ring, values)
+            _run(choose, ring, _produce(put, ring, values), asleep)
+            if ring.bells > ring.armings and not spurious:
+                spurious = (
+                    f"{ring.bells} doorbells; the consumer was armed {ring.armings} times\n"
+                    + ring.story()
+                )
+
+        title = "all schedules at the last value, with two switches of sides"
+        with report.case(title, "wake-up", required=True):
+            values = [rng.randrange(1 << 32) for _ in range(2)]
+            _enumerate(partial(run, slots=4, values=values[:1]))
+            _enumerate(partial(run, slots=2, values=values), 1)
+        with report.case("no doorbell while the consumer is awake", "doorbells"):
+            expect(not spurious, spurious)
+            ring = Ring(4, 0, numbers)
+            for _ in range(2):
+                ring.side = "producer"
+                expect(put(ring, 1) is True, "submit did not return True")
+                expect(not ring.bells, f"nothing was armed\n{ring.story()}")
+                ring.side = "consumer"
+                expect(sleep(ring) is False, f"it sleeps beside a value\n{ring.story()}")
+                expect(not ring.words[ARMED], f"it does not sleep and is armed\n{ring.story()}")
     report.finish()
 
 
@@ -357,6 +432,8 @@ def _consume_asleep(
     for number, value in enumerate(values):
         while (got := (yield take, (ring,))) is None:
             may_sleep = yield prepare, (ring,)
+            if ring.words[TAIL] == ring.words[HEAD]:
+                _expect_sleep(may_sleep, ring)
             expect(
                 type(may_sleep) is bool,
                 f"prepare_to_sleep returned {may_sleep!r:.60}; it must be a bool",
@@ -364,6 +441,13 @@ def _consume_asleep(
             if may_sleep:
                 yield None, ()
         _expect_value(got, value, number, ring)
+
+
+def _expect_sleep(may_sleep: Any, ring: Ring) -> None:
+    expect(
+        may_sleep is True,
+        f"prepare_to_sleep returned {may_sleep!r:.60} with an empty ring\n{ring.story()}",
+    )
 
 
 def test_few_accesses(submit_many: Function, **words: int) -> None:

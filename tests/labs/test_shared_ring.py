@@ -75,9 +75,9 @@ def test_indices_that_do_not_wrap_cost_the_cases_that_wrap():
 
 
 @pytest.mark.more
-def test_a_doorbell_for_each_value_costs_its_part():
+def test_a_doorbell_for_each_value_costs_its_concept():
     made = score(LAB, changed("submit", "if ring.load(armed_word):", "if True:"), "test_doorbell")
-    assert made.total == 0.0
+    assert made.total == 17.5
     assert "doorbells; the consumer was armed" in made.feedback["test_doorbell"]
 
 
