@@ -13,7 +13,7 @@ import contextlib
 import socket
 import threading
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import IO, TYPE_CHECKING, TypeVar
 
 from .. import memory
 from ..dma.gpu_queue import KernelQueue, RingConfig, ring_depth
@@ -23,7 +23,14 @@ from ..dma.nic import NicKey, VerbsQueue, VerbsQueueConfig
 from ..dma.remote_ring import ExportedRing, ImportedRing
 from ..errors import ClosedError, PeerLost, TestbedError
 from ..types import Access, Status
-from ..wire.messages import RingAnswer, RingOffer, decode_ring_answer, decode_ring_offer, encode
+from ..wire.messages import (
+    UNREADABLE,
+    RingAnswer,
+    RingOffer,
+    decode_ring_answer,
+    decode_ring_offer,
+    encode,
+)
 from . import guest_pair
 from .guest import ADDRESSES
 
@@ -40,6 +47,7 @@ _LOCALS = 4  # dg_ring_config.peers of native/dgkit.h
 _SPIN_US = 1000.0
 _CLOSE_S = 30.0  # the other side closes it, too
 _LOST_CLOSE_S = 1.0
+_ANSWER = 1 << 13  # most bytes of an answer, in hexadecimal
 _CLOSED = b"."  # sent before the connection's end, unless the process was killed
 # A guest that says nothing for 30 s is lost (tcp(7)).
 _KEEPALIVE = ((socket.TCP_KEEPIDLE, 10), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 4))
@@ -79,13 +87,14 @@ class _BarQueue(KernelQueue):
                 self._connection, _ = listener.accept()
             except TimeoutError:
                 raise TestbedError(f"nothing serves the GPU queue {name!r}") from None
-        _keep_alive(self._connection)
         self._reader = self._connection.makefile("rb")
-        line = self._reader.readline().decode()
-        if not line.endswith("\n"):
+        try:
+            answer = _heard(self._connection, self._reader, name, len(self._local))
+        except BaseException:
             self._hang_up()
-            raise TestbedError(f"the DPU guest cannot serve {name!r}: its own error says why")
-        return decode_ring_answer(bytes.fromhex(line))
+            raise
+        _keep_alive(self._connection)
+        return answer
 
     def _watch(self) -> None:
         """Follow the connection: its end is the end of the process that serves the queue."""
@@ -160,6 +169,34 @@ class _BarQueue(KernelQueue):
     def __repr__(self) -> str:
         state = "closed" if self._closed else "lost" if self._lost else f"depth {self.depth}"
         return f"<dgkit {self._title} in an emulated PCI BAR, served by the DPU guest, {state}>"
+
+
+def _heard(connection: socket.socket, reader: IO[bytes], name: str, count: int) -> RingAnswer:
+    """Return the answer of the other guest to the offer of a queue with `count` local regions.
+
+    Raises:
+        TestbedError: It has closed the connection, or has said nothing readable in time.
+    """
+    connection.settimeout(guest_pair.WAIT_S)
+    try:
+        line = reader.readline(_ANSWER)
+    except OSError as error:
+        raise TestbedError(
+            f"the DPU guest does not say whether it serves {name!r}: {error}"
+        ) from error
+    if not line:
+        raise TestbedError(f"the DPU guest cannot serve {name!r}: its own error says why")
+    try:
+        answer = decode_ring_answer(bytes.fromhex(line.decode()))
+    except (ValueError, *UNREADABLE) as error:
+        raise TestbedError(
+            f"the DPU guest's answer for {name!r} cannot be read: {error}"
+        ) from error
+    if len(answer.locals) != count:
+        raise TestbedError(
+            f"the DPU guest's answer for {name!r} names {len(answer.locals)} regions, not {count}"
+        )
+    return answer
 
 
 class BarGpuQueue(_BarQueue):
@@ -300,11 +337,12 @@ class ServedQueue:
 
     def __init__(self, device: Device, region: Region, offer: RingOffer) -> None:
         self.region, self._closing = region, threading.Lock()
+        self._last_count: int | None = None  # None: it is open
         self.queue_pair: VerbsQueue | None = None
         with contextlib.ExitStack() as undo:
             try:
                 self._connection = socket.create_connection((ADDRESSES["host"], offer.port))
-            except ConnectionRefusedError as error:
+            except OSError as error:
                 raise PeerLost(f"the process that offered the queue has ended: {error}") from None
             undo.callback(self._hang_up)
             _keep_alive(self._connection)
@@ -314,7 +352,10 @@ class ServedQueue:
             ]
             serve = self._serve_pair if offer.doorbell else self._serve_ring
             answer, self._count = serve(undo, device, imports, offer)
-            self._connection.sendall(encode(answer).hex().encode() + b"\n")
+            try:
+                self._connection.sendall(encode(answer).hex().encode() + b"\n")
+            except OSError as error:
+                raise PeerLost(f"the process that offered the queue has ended: {error}") from None
             self._last_to_first = undo.pop_all()
         threading.Thread(target=self._follow, name="dgkit-doorbell", daemon=True).start()
 
@@ -378,11 +419,14 @@ class ServedQueue:
     @property
     def records(self) -> int:
         """Number of records, or of work queue entries, that the Arm cores have taken."""
-        return self._count()
+        with self._closing:  # the other guest may close it at any time
+            return self._count() if self._last_count is None else self._last_count
 
     def close(self) -> None:
         """End every operation and every wait of a kernel, and release the memory. Idempotent."""
         with self._closing:
+            if self._last_count is None:
+                self._last_count = self._count()
             self._last_to_first.close()
 
     def _hang_up(self) -> None:
@@ -455,7 +499,13 @@ def serve_gpu_queue(
     guest_pair.guest()
 
     def use(raw: bytes) -> ServedQueue:
-        return ServedQueue(device, region, decode_ring_offer(raw))
+        try:
+            offer = decode_ring_offer(raw)
+        except UNREADABLE as error:
+            raise TestbedError(f"what is offered as {name!r} cannot be read: {error}") from error
+        if len(offer.starts) != 1 + len(offer.locals):
+            raise TestbedError(f"what is offered as {name!r} has {len(offer.starts)} addresses")
+        return ServedQueue(device, region, offer)
 
     return guest_pair.latest("queue", name, timeout, f"no GPU queue {name!r} was opened", use)
 

@@ -505,13 +505,13 @@ class RingOffer(Struct, frozen=True, kw_only=True):
     memory, as its kernels see them. port: of the host guest, for the answer.
     """
 
-    ring: bytes
-    locals: list[bytes]
-    depth: int
+    ring: Token
+    locals: Annotated[list[Token], Meta(min_length=1, max_length=RING_LOCALS)]
+    depth: Annotated[int, Meta(ge=1, le=1 << 20)]
     trace: bool
-    doorbell: str
-    starts: list[int]
-    port: int
+    doorbell: Name
+    starts: Annotated[list[Id], Meta(max_length=1 + RING_LOCALS)]
+    port: Annotated[int, Meta(ge=1, lt=1 << 16)]
 
 
 class RingAnswer(Struct, frozen=True, kw_only=True):
@@ -520,12 +520,12 @@ class RingAnswer(Struct, frozen=True, kw_only=True):
     Of a queue pair also its number, and address and size of the remote region.
     """
 
-    ring: bytes
-    remote: int
-    locals: list[int]
-    number: int = 0
-    address: int = 0
-    size: int = 0
+    ring: Token
+    remote: Annotated[int, Meta(ge=0, lt=2**32)]
+    locals: Annotated[list[Annotated[int, Meta(ge=0, lt=2**32)]], Meta(max_length=RING_LOCALS)]
+    number: Annotated[int, Meta(ge=0, lt=2**24)] = 0
+    address: Id = 0
+    size: Id = 0
 
 
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)  # by decode_...()

@@ -2,13 +2,16 @@
 
 import os
 import random
+import socket
 import stat
 
 import pytest
 
+from dgkit import Device
 from dgkit.errors import TestbedError
 from dgkit.runtime_folder import runtime_folder
-from dgkit.testbed import guest_pair
+from dgkit.testbed import doorbell, guest_pair
+from dgkit.wire.messages import RingAnswer, encode
 
 DEEP = 1200  # folders; shutil.rmtree() recurses, and a path has at most 4096 bytes
 
@@ -83,3 +86,57 @@ def test_what_is_no_small_file_of_the_other_guest_is_an_error_at_once(tmp_path, 
     NO_FILE[what](tmp_path / "agent.host")
     with pytest.raises(TestbedError, match=r"the other guest's agent\.host cannot be read"):
         guest_pair.read("agent", "host", 0.0, "absent")
+
+
+JUNK = {
+    "nothing": b"",
+    "no hexadecimal": b"\xff\xfe\n",
+    "half a byte": b"8\n",
+    "another message": b"80\n",
+    "no end": b"00" * (1 << 13),
+    "other regions": encode(RingAnswer(ring=b"", remote=1, locals=[1, 2])).hex().encode() + b"\n",
+    "no id": encode({"ring": b"", "remote": -1, "locals": [1]}).hex().encode() + b"\n",
+}
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("what", JUNK)
+def test_an_answer_to_an_offered_queue_that_is_none_is_an_error(what):
+    ours, theirs = socket.socketpair()
+    with ours, ours.makefile("rb") as reader, theirs:
+        theirs.sendall(JUNK[what])
+        theirs.shutdown(socket.SHUT_WR)
+        with pytest.raises(TestbedError, match="the DPU guest"):
+            doorbell._heard(ours, reader, "q", 1)
+
+
+@pytest.mark.timeout(20)
+def test_a_guest_that_never_answers_holds_up_nobody(monkeypatch):
+    monkeypatch.setattr(guest_pair, "WAIT_S", 0.1)
+    ours, theirs = socket.socketpair()
+    says = pytest.raises(TestbedError, match="does not say whether it serves 'q'")
+    with ours, ours.makefile("rb") as reader, theirs, says:
+        doorbell._heard(ours, reader, "q", 1)
+
+
+OFFER = {"ring": b"", "locals": [b""], "depth": 64, "trace": False, "doorbell": "",
+         "starts": [1, 2], "port": 1}  # fmt: skip
+OFFERS = {
+    "junk": b"\xc1",
+    "no port": encode(OFFER | {"port": 1 << 16}),
+    "no depth": encode(OFFER | {"depth": -1}),
+    "no regions": encode(OFFER | {"locals": []}),
+    "too few addresses": encode(OFFER | {"starts": [1]}),
+    "an address": encode(OFFER | {"starts": [1, 1 << 63]}),
+}
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("what", OFFERS)
+def test_an_offered_queue_that_is_none_is_an_error(tmp_path, monkeypatch, what):
+    monkeypatch.setenv("DGKIT_EXCHANGE", str(tmp_path))
+    monkeypatch.setenv("DGKIT_GUEST", "dpu")
+    (tmp_path / "queue.q").write_bytes(OFFERS[what])
+    says = pytest.raises(TestbedError, match="what is offered as 'q'")
+    with Device("soft") as device, device.register(bytearray(64)) as region, says:
+        doorbell.serve_gpu_queue("q", device, region, timeout=0.0)
