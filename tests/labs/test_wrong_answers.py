@@ -52,6 +52,17 @@ _PUBLISH = "    ring.store(tail_word, (tail + 1) % 2**32)\n"
 _FILL = "    ring.store(first_slot + tail % ring.slots(), value)\n"
 _HEAD = "    ring.store(head_word, (head + 1) % 2**32)\n"
 _VALUE = "    value = ring.load(first_slot + head % ring.slots())\n"
+_order = partial(_edit, "lab3")
+_SEND = "    out.write_fenced(flag_word, 1)\n"
+_POLL = "    if box.load(flag_word) != 1:\n        return None\n    box.fence()\n"
+_LOADS = "    for turn in range(300):\n        box.load(first_word + turn % count)\n"
+_FIRST = "        return None\n    box.fence()\n    values"
+_AGAIN = "    box.fence()\n    return values"
+_STORES = (
+    "    for turn in range(200):\n        out.write(first_word + turn % 4, values[turn % 4])\n"
+)
+_ODD = "out.write_fenced(flag_word, 2 * number - 1)"
+_WHOLE = "    out.write_fenced(flag_word, 2 * number)\n"
 WRONG = {
     "a consumer that looks before it arms": Wrong(
         "lab2",
@@ -96,6 +107,71 @@ WRONG = {
         "lab2",
         {"test_schedules": 0.0},
         _ring("take", (_HEAD, ""), (_VALUE, _HEAD + _VALUE)),
+    ),
+    "a producer that stores 200 times instead of fencing": Wrong(
+        "lab3",
+        {"test_send": 4.5},
+        _order("send", (_SEND, f"{_STORES}    out.write(flag_word, 1)\n")),
+    ),
+    "a mailbox's producer that stores 200 times instead of fencing": Wrong(
+        "lab3",
+        {"test_publish": 4.5},
+        _order("publish", (_WHOLE, f"{_STORES}    out.write(flag_word, 2 * number)\n")),
+    ),
+    "an odd number that may overtake the message before": Wrong(
+        "lab3",
+        {"test_publish": 4.5},
+        _order("publish", (_ODD, _ODD.replace("_fenced", ""))),
+    ),
+    "a payload that may overtake its odd number": Wrong(
+        "lab3",
+        {"test_publish": 4.5},
+        _order("publish", ("out.write_fenced(first_word", "out.write(first_word")),
+    ),
+    "a payload that is cleared first": Wrong(
+        "lab3",
+        {"test_send": 4.5},
+        _order("send", ("        out.write(", "        out.write(word, 1)\n        out.write(")),
+    ),
+    "a consumer that loads 300 times instead of fencing": Wrong(
+        "lab3",
+        {"test_poll": 4.5},
+        _order("poll", ("    box.fence()\n", _LOADS)),
+    ),
+    "a consumer that loads the payload before the flag": Wrong(
+        "lab3",
+        {"test_poll": 4.5},
+        _order(
+            "poll",
+            (_POLL, ""),
+            ("    return [", "    values = ["),
+            ("count)]\n", f"count)]\n{_POLL}    return values\n"),
+        ),
+    ),
+    "no fence before the payload": Wrong(
+        "lab3",
+        {"test_snapshot": 6.0},
+        _order("snapshot", (_FIRST, _FIRST.replace("    box.fence()\n", _LOADS))),
+    ),
+    "no fence after the payload": Wrong(
+        "lab3",
+        {"test_snapshot": 6.0},
+        _order("snapshot", (_AGAIN, _LOADS + "    return values")),
+    ),
+    "a sequence number that is loaded once": Wrong(
+        "lab3",
+        {"test_snapshot": 6.0},
+        _order("snapshot", ("values if box.load(flag_word) == before else None", "values")),
+    ),
+    "a sequence number that only has to be even again": Wrong(
+        "lab3",
+        {"test_snapshot": 6.0},
+        _order("snapshot", ("box.load(flag_word) == before", "box.load(flag_word) % 2 == 0")),
+    ),
+    "odd sequence numbers are read": Wrong(
+        "lab3",
+        {"test_snapshot": 6.0},
+        _order("snapshot", ("before == 0 or before % 2", "before == 0")),
     ),
 }
 
