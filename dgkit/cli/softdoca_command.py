@@ -16,6 +16,9 @@ from .options import as_json
 from .run_program import become
 from .softdoca_trace import compare, record
 
+_WORK_QUEUES = ("1.3", "2.2")  # an API of their own
+_RELEASES = ("2.9", "2.10", "3.0", "3.1", "3.2", "3.3")  # of doca_releases.h, the default last
+
 _side = click.option(
     "--side",
     type=click.Choice(["host", "dpu", "both"]),
@@ -50,8 +53,8 @@ softdoca.add_command(compare)
 @_side
 @click.option(
     "--api",
-    type=click.Choice(["1.3", "2.2", "3.0"]),
-    default="3.0",
+    type=click.Choice([*_WORK_QUEUES, *_RELEASES]),
+    default=_RELEASES[-1],
     show_default=True,
     help="DOCA release the programs are written for.",
 )
@@ -59,7 +62,8 @@ softdoca.add_command(compare)
 def env(side: str, api: str, json_: bool) -> int:
     """Print shell commands that set the environment to build and run programs with softdoca.
 
-    --api 2.2 is for programs with work queues (DOCA 1.5 to 2.2), --api 1.3 for those of 1.3.
+    --api 2.2 is for programs with work queues (DOCA 1.5 to 2.2), --api 1.3 for those of 1.3. With
+    another release, pkg-config's flags choose its names and argument lists.
 
     \b
     Examples:
@@ -69,13 +73,15 @@ def env(side: str, api: str, json_: bool) -> int:
     """
     home = _home()
     paths = _paths(home, api)
+    known = ", ".join((*_WORK_QUEUES, *_RELEASES))
     if json_:
-        include = home / ("include" if api == "3.0" else "include/workq")
+        include = home / ("include/workq" if api in _WORK_QUEUES else "include")
         facts = {"include": str(include), "lib": str(home / "lib"), "side": side}
         environment = _environment(home, side, api)
-        print_json({"provider": "softdoca", **facts, "environment": environment})
+        print_json({"provider": "softdoca", "api": api, **facts, "environment": environment})
         return 0
     click.echo("# softdoca: DOCA in software, by this machine's CPU; no BlueField is involved.")
+    click.echo(f"# API of DOCA {api}; by default {_RELEASES[-1]}; --api has {known}.")
     click.echo('# In a shell: eval "$(dgkit softdoca env)"')
     for name, path in paths.items():
         click.echo(f'export {name}={shlex.quote(path)}"${{{name}:+:${name}}}"')
@@ -212,10 +218,13 @@ def _home() -> Path:
 
 def _paths(home: Path, api: str) -> dict[str, str]:
     """Return the folder to prepend to each search path."""
-    modules = "lib/pkgconfig" if api == "3.0" else f"lib/doca-{api}/pkgconfig"
+    modules = [] if api == _RELEASES[-1] else [f"lib/doca-{api}/pkgconfig"]
+    if api not in _WORK_QUEUES:
+        modules.append("lib/pkgconfig")  # libibverbs
+    found = {"PKG_CONFIG_PATH": modules, "LD_LIBRARY_PATH": ["lib", "lib/ibverbs"]}
     return {
-        "PKG_CONFIG_PATH": str(home / modules),
-        "LD_LIBRARY_PATH": os.pathsep.join(str(home / name) for name in ("lib", "lib/ibverbs")),
+        variable: os.pathsep.join(str(home / name) for name in names)
+        for variable, names in found.items()
     }
 
 
@@ -224,7 +233,7 @@ def _sdk(home: Path) -> str:
     return str(home / "lib/sdk")
 
 
-def _environment(home: Path, side: str, api: str = "3.0") -> dict[str, str]:
+def _environment(home: Path, side: str, api: str = _RELEASES[-1]) -> dict[str, str]:
     """Return the environment variables; search paths of this process are appended to softdoca's."""
     paths = {
         name: os.pathsep.join(filter(None, (path, os.environ.get(name))))

@@ -92,7 +92,8 @@ def of_tag(checkout: Path, tag: str, libraries: list[str], folder: Path) -> Iter
                     for name in found
                     if name
                 }
-                missing = sorted(names) or ([] if not log else [log.strip().splitlines()[-1]])
+                errors = re.findall(r"(?:ERROR|error): (.*)", log)
+                missing = sorted(names) or errors[:1]
                 yield Build(tag, library, source.parent.name, not log, missing)
 
 

@@ -20,10 +20,10 @@ def test_the_functions_of_the_side_are_named_with_what_they_can(side, iface, tmp
     says = "DMA, export, import; 2 MiB per task, lists of 64"
     text = cli.run(tmp_path, "info").stdout
     assert all(len(line) <= 100 for line in text.splitlines())
-    function = f"softdoca 3.0.0058 (simulated)  0000:03:00.0 mlx5_0 {iface}: {says}"
+    function = f"softdoca 3.3.0 (simulated)  0000:03:00.0 mlx5_0 {iface}: {says}"
     assert function in " ".join(text.split()).replace("(simulated) ", "(simulated)  ")
     facts = json.loads(cli.run(tmp_path, "info", "--json").stdout)["doca"]
-    assert facts["softdoca"]["version"] == "3.0.0058"
+    assert facts["softdoca"]["version"] == "3.3.0"
     assert [one["iface"] for one in facts["softdoca"]["devices"]] == [iface]
 
 

@@ -31,7 +31,7 @@ def device():
 
 
 def test_the_version_is_the_librarys_own():
-    assert doca.version() == "3.0.0058"
+    assert doca.version() == "3.3.0"
 
 
 def test_asking_for_the_same_library_again_does_nothing():

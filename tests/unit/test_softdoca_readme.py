@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.doca.function_table import declared, generate, rows_of
+from support.doca.function_table import declared, generate, releases, rows_of
 from support.doca.libraries import HOME, PARTS, exported, public
 
 README_PATH = Path(__file__).resolve().parents[2] / "native/softdoca/README.md"
@@ -24,6 +24,15 @@ def check_generated(expected: str, config: pytest.Config) -> None:
 
 def test_the_table_is_generated_from_the_headers(request: pytest.FixtureRequest) -> None:
     check_generated(generate(README_PATH.read_text("utf-8"), INCLUDE), request.config)
+
+
+def test_the_table_of_releases_is_generated_from_their_header(
+    request: pytest.FixtureRequest,
+) -> None:
+    header = (INCLUDE / "doca_releases.h").read_text("utf-8")
+    expected = releases(README_PATH.read_text("utf-8"), header)
+    assert "| `doca_flow_pipe_add_entry` | up to 3.2 | doca_flow_pipe_basic_add_entry |" in expected
+    check_generated(expected, request.config)
 
 
 def test_the_table_lists_exactly_the_functions_that_are_exported() -> None:

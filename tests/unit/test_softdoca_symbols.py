@@ -130,7 +130,7 @@ int main(void)
 	return 0;
 }
 """
-SAYS = "DOCA_ERROR_AGAIN 3.0.0058 1\n"
+SAYS = "DOCA_ERROR_AGAIN 3.3.0 1\n"
 
 
 def environment():
@@ -229,7 +229,7 @@ def test_a_program_builds_by_pkg_config_with_each_compiler_and_linker(compiler, 
 
 def test_pkg_config_says_the_version_whose_functions_these_are():
     for part in PARTS:
-        assert pkg_config("--modversion", f"doca-{part}") == ["3.0.0058"]
+        assert pkg_config("--modversion", f"doca-{part}") == ["3.3.0"]
         assert pkg_config("--atleast-version=2.5.0108", f"doca-{part}") == []
 
 

@@ -4,6 +4,7 @@
 #define DOCA_COMPAT_H
 
 #include "doca_config.h"
+#include "doca_releases.h"
 
 #define DOCA_STABLE	  __attribute__((visibility("default")))
 #define DOCA_EXPERIMENTAL __attribute__((visibility("default")))

@@ -80,6 +80,19 @@ doca_error_t doca_eth_rxq_estimate_packet_buf_size(enum doca_eth_rxq_type type, 
 						   uint8_t log_max_lro_pkt_sz, uint16_t head_size,
 						   uint16_t tail_size, uint32_t *buf_size);
 
+#if DOCA_FORM_eth_rxq_estimate_packet_buf_size
+static inline doca_error_t softdoca_eth_rxq_estimate_packet_buf_size(
+	enum doca_eth_rxq_type type, uint32_t rate, uint32_t packet_max_process_time,
+	uint32_t max_packet_size, uint32_t max_burst_size, uint8_t log_max_lro_pkt_sz,
+	uint32_t *buf_size)
+{
+	return doca_eth_rxq_estimate_packet_buf_size(type, rate, packet_max_process_time,
+						     max_packet_size, max_burst_size,
+						     log_max_lro_pkt_sz, 0, 0, buf_size);
+}
+#define doca_eth_rxq_estimate_packet_buf_size softdoca_eth_rxq_estimate_packet_buf_size
+#endif
+
 /* Sets the memory for packets: `size` bytes of a started map, at an offset. Errors: BAD_STATE; TOO_BIG
  * if the map is smaller. */
 DOCA_EXPERIMENTAL
@@ -89,7 +102,14 @@ doca_error_t doca_eth_rxq_set_pkt_buf(struct doca_eth_rxq *eth_rxq, struct doca_
 /* Gives the queue the number by which rules select it. Errors: BAD_STATE unless it is started;
  * ALREADY_EXIST if another queue of the device has the number. */
 DOCA_EXPERIMENTAL
+DOCA_OF_eth_rxq_apply_queue_id
 doca_error_t doca_eth_rxq_apply_queue_id(struct doca_eth_rxq *eth_rxq, uint16_t queue_id);
+
+/* Gets the queue's number, by default the first that no queue of the device has. Errors: BAD_STATE unless
+ * it is started; FULL if all numbers are taken. */
+DOCA_EXPERIMENTAL
+DOCA_OF_eth_rxq_get_flow_queue_id
+doca_error_t doca_eth_rxq_get_flow_queue_id(struct doca_eth_rxq *eth_rxq, uint16_t *flow_queue_id);
 
 #ifdef __cplusplus
 }

@@ -10,8 +10,8 @@
  * as buffers, one by one or in batches. A place is used again when the program has returned its buffer, in
  * any order. A queue whose buffers were not all returned cannot be destroyed.
  *
- * Getters of metadata, hash and time return BAD_STATE unless the queue was asked for them. Metadata is the
- * action of the rule (doca_flow_pipe_cfg_set_actions) in the byte order of the CPU. The time is that of
+ * Getters of metadata, hash and time return BAD_STATE unless the queue was asked for them. Metadata and the
+ * flow tag are the action of the rule (doca_flow_pipe_cfg_set_actions) in the byte order of the CPU. The time is that of
  * CLOCK_REALTIME in nanoseconds. When the interface is gone, tasks end with IO_FAILED, and the callback for
  * errors of events is called once.
  */
@@ -31,10 +31,13 @@ extern "C" {
 
 /* ---- settings ---- */
 
-/* Ask for numbers of a frame: the metadata of its rule (at most 1 number), a hash of its addresses and
- * ports, and its time. Errors: INVALID_VALUE for other numbers. */
+/* Ask for numbers of a frame: the metadata of its rule (at most 1 number) and its flow tag, a hash of its
+ * addresses and ports, and its time. Errors: INVALID_VALUE for other numbers. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_eth_rxq_set_metadata_num(struct doca_eth_rxq *eth_rxq, uint8_t metadata_num);
+DOCA_EXPERIMENTAL
+DOCA_OF_eth_rxq_set_flow_tag
+doca_error_t doca_eth_rxq_set_flow_tag(struct doca_eth_rxq *eth_rxq, uint8_t enable_flow_tag);
 DOCA_EXPERIMENTAL
 doca_error_t doca_eth_rxq_set_rx_hash(struct doca_eth_rxq *eth_rxq, uint8_t enable_rx_hash);
 DOCA_EXPERIMENTAL
@@ -83,6 +86,10 @@ doca_error_t
 doca_eth_rxq_task_recv_get_metadata_array(const struct doca_eth_rxq_task_recv *task_recv,
 					  const uint32_t **metadata_array);
 DOCA_EXPERIMENTAL
+DOCA_OF_eth_rxq_get_flow_tag
+doca_error_t doca_eth_rxq_task_recv_get_flow_tag(const struct doca_eth_rxq_task_recv *task_recv,
+						 uint32_t *flow_tag);
+DOCA_EXPERIMENTAL
 doca_error_t doca_eth_rxq_task_recv_get_rx_hash(const struct doca_eth_rxq_task_recv *task_recv,
 						uint32_t *rx_hash);
 DOCA_EXPERIMENTAL
@@ -113,6 +120,10 @@ DOCA_EXPERIMENTAL
 doca_error_t doca_eth_rxq_event_managed_recv_get_metadata_array(
 	const struct doca_eth_rxq_event_managed_recv *event_managed_recv,
 	const uint32_t **metadata_array);
+DOCA_EXPERIMENTAL
+DOCA_OF_eth_rxq_get_flow_tag
+doca_error_t doca_eth_rxq_event_managed_recv_get_flow_tag(
+	const struct doca_eth_rxq_event_managed_recv *event_managed_recv, uint32_t *flow_tag);
 DOCA_EXPERIMENTAL
 doca_error_t doca_eth_rxq_event_managed_recv_get_rx_hash(
 	const struct doca_eth_rxq_event_managed_recv *event_managed_recv, uint32_t *rx_hash);
@@ -149,6 +160,11 @@ DOCA_EXPERIMENTAL
 doca_error_t doca_eth_rxq_event_batch_managed_recv_get_metadata_array(
 	const struct doca_eth_rxq_event_batch_managed_recv *event_batch_managed_recv,
 	const uint32_t **metadata_array);
+DOCA_EXPERIMENTAL
+DOCA_OF_eth_rxq_get_flow_tag
+doca_error_t doca_eth_rxq_event_batch_managed_recv_get_flow_tag_array(
+	const struct doca_eth_rxq_event_batch_managed_recv *event_batch_managed_recv,
+	const uint32_t **flow_tag_array);
 DOCA_EXPERIMENTAL
 doca_error_t doca_eth_rxq_event_batch_managed_recv_get_rx_hash_array(
 	const struct doca_eth_rxq_event_batch_managed_recv *event_batch_managed_recv,

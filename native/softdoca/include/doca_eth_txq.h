@@ -25,6 +25,7 @@ struct doca_eth_txq;
 enum doca_eth_wait_on_time_type {
 	DOCA_ETH_WAIT_ON_TIME_TYPE_NONE = 0,
 	DOCA_ETH_WAIT_ON_TIME_TYPE_NATIVE = 1,
+	DOCA_ETH_WAIT_ON_TIME_TYPE_DPDK DOCA_OF_ETH_WAIT_ON_TIME_TYPE_DPDK = 2, /* never */
 };
 
 enum doca_eth_txq_type { DOCA_ETH_TXQ_TYPE_REGULAR = 0 };

@@ -114,11 +114,13 @@ struct doca_flow_match {
 	} outer;
 };
 
-/* What a pipe does to the frames that match it: sets the number that a receive queue of the CPU passes
- * on (doca_eth_rxq_set_metadata_num), in network byte order. */
+/* What a pipe does to the frames that match it: sets the numbers that a receive queue of the CPU passes
+ * on, in network byte order: pkt_meta (doca_eth_rxq_set_metadata_num), and mark, the flow tag
+ * (doca_eth_rxq_set_flow_tag). */
 struct doca_flow_actions {
 	struct {
 		uint32_t pkt_meta;
+		DOCA_OF_flow_actions_mark uint32_t mark;
 	} meta;
 };
 
@@ -151,11 +153,17 @@ enum doca_flow_target_type { DOCA_FLOW_TARGET_KERNEL = 0 };
 struct doca_flow_fwd {
 	enum doca_flow_fwd_type type;
 	enum doca_flow_resource_type rss_type;
+#if DOCA_FORM_flow_fwd
+	uint32_t rss_outer_flags, rss_inner_flags;
+	uint16_t *rss_queues;
+	int num_of_queues;
+#else
 	struct {
 		uint32_t outer_flags, inner_flags;
 		uint16_t *queues_array;
 		int nr_queues;
 	} rss;
+#endif
 	uint16_t port_id;
 	struct doca_flow_pipe *next_pipe;
 	struct doca_flow_target *target;
@@ -171,11 +179,11 @@ enum doca_flow_pipe_type {
 };
 
 enum doca_flow_entry_flags {
-	DOCA_FLOW_ENTRY_FLAGS_NO_WAIT = 0,
-	DOCA_FLOW_ENTRY_FLAGS_WAIT_FOR_BATCH = 1,
+	DOCA_FLOW_ENTRY_FLAGS_NO_WAIT DOCA_OF_FLOW_ENTRY_FLAGS = 0,
+	DOCA_FLOW_ENTRY_FLAGS_WAIT_FOR_BATCH DOCA_OF_FLOW_ENTRY_FLAGS = 1,
+	DOCA_FLOW_NO_WAIT DOCA_OF_FLOW_NO_WAIT = 0,
+	DOCA_FLOW_WAIT_FOR_BATCH DOCA_OF_FLOW_WAIT_FOR_BATCH = 1,
 };
-#define DOCA_FLOW_NO_WAIT	 DOCA_FLOW_ENTRY_FLAGS_NO_WAIT
-#define DOCA_FLOW_WAIT_FOR_BATCH DOCA_FLOW_ENTRY_FLAGS_WAIT_FOR_BATCH
 
 struct doca_flow_resource_query {
 	struct {
@@ -220,6 +228,11 @@ doca_error_t doca_flow_port_cfg_set_port_id(struct doca_flow_port_cfg *cfg, uint
 DOCA_EXPERIMENTAL
 doca_error_t doca_flow_port_cfg_set_dev(struct doca_flow_port_cfg *cfg, void *dev);
 
+/* Without effect: the number of a DPDK port. doca_flow_port_cfg_set_dev() names the device. */
+DOCA_EXPERIMENTAL
+DOCA_OF_flow_port_cfg_set_devargs
+doca_error_t doca_flow_port_cfg_set_devargs(struct doca_flow_port_cfg *cfg, const char *devargs);
+
 /* Starts the port of a device. Errors: BAD_STATE before doca_flow_init() or without a device;
  * ALREADY_EXIST if the device has one; and as doca_eth_txq_as_doca_ctx() says. */
 DOCA_EXPERIMENTAL
@@ -245,6 +258,12 @@ doca_error_t doca_flow_pipe_cfg_set_type(struct doca_flow_pipe_cfg *cfg,
 DOCA_EXPERIMENTAL
 doca_error_t doca_flow_pipe_cfg_set_is_root(struct doca_flow_pipe_cfg *cfg, bool is_root);
 
+/* Without effect: matches are always strict. */
+DOCA_EXPERIMENTAL
+DOCA_OF_flow_pipe_cfg_set_enable_strict_matching
+doca_error_t doca_flow_pipe_cfg_set_enable_strict_matching(struct doca_flow_pipe_cfg *cfg,
+							   bool enable_strict_matching);
+
 /* Sets what a BASIC pipe compares. A field whose bits are all set is compared with the entry's value.
  * match_mask: NULL, or the bits to compare. */
 DOCA_EXPERIMENTAL
@@ -257,7 +276,7 @@ DOCA_EXPERIMENTAL
 doca_error_t doca_flow_pipe_cfg_set_monitor(struct doca_flow_pipe_cfg *cfg,
 					    const struct doca_flow_monitor *monitor);
 
-/* Sets the actions of a BASIC pipe, of which there is one. A pkt_meta whose bits are all set is taken from
+/* Sets the actions of a BASIC pipe, of which there is one. A number whose bits are all set is taken from
  * the entry. The masks and descs must be NULL. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_flow_pipe_cfg_set_actions(struct doca_flow_pipe_cfg *cfg,
@@ -281,12 +300,37 @@ void doca_flow_pipe_destroy(struct doca_flow_pipe *pipe);
 
 /* Adds an entry to a BASIC pipe, at once. actions: NULL, or where the pipe's ask for its value. */
 DOCA_EXPERIMENTAL
+DOCA_OF_flow_pipe_basic_add_entry
 doca_error_t doca_flow_pipe_basic_add_entry(uint16_t pipe_queue, struct doca_flow_pipe *pipe,
 					    const struct doca_flow_match *match, uint8_t action_idx,
 					    const struct doca_flow_actions *actions,
 					    const struct doca_flow_monitor *monitor,
 					    const struct doca_flow_fwd *fwd, uint32_t flags,
 					    void *usr_ctx, struct doca_flow_pipe_entry **entry);
+
+/* The same, by its older name. */
+DOCA_EXPERIMENTAL
+DOCA_OF_flow_pipe_add_entry
+doca_error_t doca_flow_pipe_add_entry(uint16_t pipe_queue, struct doca_flow_pipe *pipe,
+				      const struct doca_flow_match *match, uint8_t action_idx,
+				      const struct doca_flow_actions *actions,
+				      const struct doca_flow_monitor *monitor,
+				      const struct doca_flow_fwd *fwd, uint32_t flags, void *usr_ctx,
+				      struct doca_flow_pipe_entry **entry);
+
+#if DOCA_FORM_flow_pipe_add_entry
+static inline doca_error_t
+softdoca_flow_pipe_add_entry(uint16_t pipe_queue, struct doca_flow_pipe *pipe,
+			     const struct doca_flow_match *match,
+			     const struct doca_flow_actions *actions,
+			     const struct doca_flow_monitor *monitor, const struct doca_flow_fwd *fwd,
+			     uint32_t flags, void *usr_ctx, struct doca_flow_pipe_entry **entry)
+{
+	return doca_flow_pipe_add_entry(pipe_queue, pipe, match, 0, actions, monitor, fwd, flags,
+					usr_ctx, entry);
+}
+#define doca_flow_pipe_add_entry softdoca_flow_pipe_add_entry
+#endif
 
 /* Adds an entry to a CONTROL pipe. Entries of a lower priority value come first, and among equals those
  * that were added first. condition and all about actions must be NULL. */
@@ -298,6 +342,22 @@ doca_error_t doca_flow_pipe_control_add_entry(
 	const struct doca_flow_action_descs *action_descs, const struct doca_flow_monitor *monitor,
 	uint32_t priority, const struct doca_flow_fwd *fwd, void *usr_ctx,
 	struct doca_flow_pipe_entry **entry);
+
+#if DOCA_FORM_flow_pipe_control_add_entry
+static inline doca_error_t softdoca_flow_pipe_control_add_entry(
+	uint16_t pipe_queue, uint8_t priority, struct doca_flow_pipe *pipe,
+	const struct doca_flow_match *match, const struct doca_flow_match *match_mask,
+	const struct doca_flow_match_condition *condition, const struct doca_flow_actions *actions,
+	const struct doca_flow_actions *actions_mask,
+	const struct doca_flow_action_descs *action_descs, const struct doca_flow_monitor *monitor,
+	const struct doca_flow_fwd *fwd, void *usr_ctx, struct doca_flow_pipe_entry **entry)
+{
+	return doca_flow_pipe_control_add_entry(pipe_queue, pipe, match, match_mask, condition, actions,
+						actions_mask, action_descs, monitor, priority, fwd,
+						usr_ctx, entry);
+}
+#define doca_flow_pipe_control_add_entry softdoca_flow_pipe_control_add_entry
+#endif
 
 DOCA_EXPERIMENTAL
 doca_error_t doca_flow_pipe_remove_entry(uint16_t pipe_queue, uint32_t flags,

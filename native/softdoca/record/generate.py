@@ -145,7 +145,10 @@ def split(parameter: str) -> tuple[str, str]:
 def parse(text: str, header: str) -> tuple[list[Function], list[Function]]:
     """Return the functions and the types of callbacks that a header declares."""
     functions = re.findall(
-        r"^DOCA_(?:STABLE|EXPERIMENTAL)\s+([^;()]*?[ *])(doca_\w+)\(([^;]*?)\)\s*;", text, re.M
+        r"^DOCA_(?:STABLE|EXPERIMENTAL)\s+(?:DOCA_OF_\w+\s+)?"
+        r"([^;()]*?[ *])(doca_\w+)\(([^;]*?)\)\s*;",
+        text,
+        re.M,
     )
     callbacks = re.findall(r"typedef\s+([\w *]+?)\s*\(\*?(doca_\w+)\)\(([^;]*?)\);", text)
     return [make(*found, header=header) for found in functions if _can_be_recorded(*found)], [

@@ -152,7 +152,7 @@ TEST(version_calls_the_program_s_callback_and_exits_0)
 	char out[4096];
 	set_up();
 	CHECK_EQ(start_apart((char *[]){"prog", "-v", NULL}, out, sizeof out), 0);
-	CHECK_SAYS(out, "3.0.0058");
+	CHECK_SAYS(out, "3.3.0");
 	CHECK_EQ(doca_argp_register_version_callback(own_version), DOCA_SUCCESS);
 	CHECK_EQ(start_apart((char *[]){"prog", "--version", NULL}, out, sizeof out), 0);
 	CHECK_SAYS(out, "version of my own");

@@ -4,6 +4,7 @@
  * the test has its other end, and does what a kernel would do with the queues. Where a test cannot have
  * a namespace or a TAP device, it checks what softdoca says of that.
  */
+#define SOFTDOCA_DOCA 0 /* names of all releases */
 #include "fork_check.h"
 #include "verbs_check.h"
 
@@ -1243,12 +1244,14 @@ static void task_received(struct doca_eth_rxq_task_recv *task, union doca_data d
 {
 	struct cpu *c = ctx.ptr;
 	const uint32_t *metadata;
-	uint32_t hash;
+	uint32_t hash, tag;
 	uint64_t time;
 
 	CHECK_EQ(data.u64, (uint64_t)c->received);
 	OK(doca_eth_rxq_task_recv_get_metadata_array(task, &metadata));
 	CHECK_EQ(metadata[0], 1235);
+	OK(doca_eth_rxq_task_recv_get_flow_tag(task, &tag));
+	CHECK_EQ(tag, 5678);
 	OK(doca_eth_rxq_task_recv_get_rx_hash(task, &hash));
 	OK(doca_eth_rxq_task_recv_get_timestamp(task, &time));
 	CHECK(time <= realtime_ns() && time > realtime_ns() - 60 * SECOND);
@@ -1270,8 +1273,10 @@ static void event_received(struct doca_eth_rxq_event_managed_recv *event, struct
 {
 	struct cpu *c = data.ptr;
 	uint64_t time;
+	uint32_t tag;
 
 	OK(doca_eth_rxq_event_managed_recv_get_status(event));
+	REFUSED(doca_eth_rxq_event_managed_recv_get_flow_tag(event, &tag), BAD_STATE);
 	REFUSED(doca_eth_rxq_event_managed_recv_get_timestamp(event, &time), BAD_STATE);
 	c->packets[c->received++] = packet;
 }
@@ -1288,19 +1293,21 @@ static void batch_received(struct doca_eth_rxq_event_batch_managed_recv *batch, 
 			   union doca_data data, doca_error_t status, struct doca_buf **packets)
 {
 	struct cpu *c = data.ptr;
-	const uint32_t *metadata, *hashes;
+	const uint32_t *metadata, *tags, *hashes;
 	const uint64_t *times;
 
 	OK(status);
 	CHECK_EQ(doca_eth_rxq_event_batch_managed_recv_get_ctx(batch),
 		 doca_eth_rxq_as_doca_ctx(c->rxq));
 	OK(doca_eth_rxq_event_batch_managed_recv_get_metadata_array(batch, &metadata));
+	OK(doca_eth_rxq_event_batch_managed_recv_get_flow_tag_array(batch, &tags));
 	OK(doca_eth_rxq_event_batch_managed_recv_get_rx_hash_array(batch, &hashes));
 	OK(doca_eth_rxq_event_batch_managed_recv_get_timestamp_array(batch, &times));
 	for (uint16_t i = 0; i < n; i++) {
 		CHECK_EQ(doca_eth_rxq_event_batch_managed_recv_metadata_array_get_metadata(metadata, 1,
 											   i, 0),
 			 1235);
+		CHECK_EQ(tags[i], 5678);
 		CHECK_EQ(hashes[i], hashes[0]);
 		CHECK(!i || times[i] >= times[i - 1]);
 		c->packets[c->received++] = packets[i];
@@ -1322,7 +1329,8 @@ static void batch_failed(struct doca_eth_rxq_event_batch_managed_recv *batch, ui
 static void open_cpu_flow(struct net *n)
 {
 	struct doca_flow_match match = {.outer.eth.type = htons(0x88b5)};
-	struct doca_flow_actions action = {.meta.pkt_meta = htonl(1235)}, *actions[] = {&action};
+	struct doca_flow_actions action = {.meta = {htonl(1235), UINT32_MAX}}, *actions[] = {&action};
+	struct doca_flow_actions tag = {.meta.mark = htonl(5678)};
 	struct doca_flow_pipe_cfg *cfg;
 	uint16_t queue = 3;
 	struct doca_flow_fwd fwd = {.type = DOCA_FLOW_FWD_RSS,
@@ -1336,7 +1344,7 @@ static void open_cpu_flow(struct net *n)
 	OK(doca_flow_pipe_cfg_set_actions(cfg, actions, NULL, NULL, 1));
 	OK(doca_flow_pipe_create(cfg, &fwd, NULL, &n->root));
 	OK(doca_flow_pipe_cfg_destroy(cfg));
-	OK(doca_flow_pipe_basic_add_entry(0, n->root, &match, 0, NULL, NULL, NULL, 0, NULL, &n->entry));
+	OK(doca_flow_pipe_add_entry(0, n->root, &match, 0, &tag, NULL, NULL, 0, NULL, &n->entry));
 }
 
 /* Ends the test where there is no network. The receive queue is not started: a test chooses what it has. */
@@ -1374,8 +1382,14 @@ static void start_queue(struct cpu *c, struct doca_ctx *ctx)
 
 static void start_rxq(struct cpu *c)
 {
+	uint16_t id;
+
 	start_queue(c, doca_eth_rxq_as_doca_ctx(c->rxq));
+	OK(doca_eth_rxq_get_flow_queue_id(c->rxq, &id));
+	CHECK_EQ(id, 0);
 	OK(doca_eth_rxq_apply_queue_id(c->rxq, 3));
+	OK(doca_eth_rxq_get_flow_queue_id(c->rxq, &id));
+	CHECK_EQ(id, 3);
 	open_peer(&c->net);
 }
 
@@ -1519,6 +1533,7 @@ TEST(cpu_tasks_receive_frames)
 	OK(doca_eth_rxq_set_type(c.rxq, DOCA_ETH_RXQ_TYPE_REGULAR));
 	OK(doca_eth_rxq_task_recv_set_conf(c.rxq, task_received, task_not_received, FRAMES));
 	OK(doca_eth_rxq_set_metadata_num(c.rxq, 1));
+	OK(doca_eth_rxq_set_flow_tag(c.rxq, 1));
 	OK(doca_eth_rxq_set_rx_hash(c.rxq, 1));
 	OK(doca_eth_rxq_set_timestamp(c.rxq, 1));
 	start_rxq(&c);
@@ -1648,6 +1663,7 @@ TEST(cpu_batches_bring_what_is_there_from_the_minimum_on)
 		c.rxq, DOCA_EVENT_BATCH_EVENTS_NUMBER_4, DOCA_EVENT_BATCH_EVENTS_NUMBER_2,
 		(union doca_data){.ptr = &c}, batch_received, batch_failed));
 	OK(doca_eth_rxq_set_metadata_num(c.rxq, 1));
+	OK(doca_eth_rxq_set_flow_tag(c.rxq, 1));
 	OK(doca_eth_rxq_set_rx_hash(c.rxq, 1));
 	OK(doca_eth_rxq_set_timestamp(c.rxq, 1));
 	start_rxq(&c);
@@ -1697,6 +1713,7 @@ TEST(cpu_queues_of_an_interface_that_goes_away_tell_it)
 		c.rxq, DOCA_EVENT_BATCH_EVENTS_NUMBER_8, DOCA_EVENT_BATCH_EVENTS_NUMBER_8,
 		(union doca_data){.ptr = &c}, batch_received, batch_failed));
 	OK(doca_eth_rxq_set_metadata_num(c.rxq, 1));
+	OK(doca_eth_rxq_set_flow_tag(c.rxq, 1));
 	OK(doca_eth_rxq_set_rx_hash(c.rxq, 1));
 	OK(doca_eth_rxq_set_timestamp(c.rxq, 1));
 	start_rxq(&c);

@@ -12,6 +12,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 BEGIN, END = "<!-- functions -->\n", "\n<!-- end of functions -->"
+RELEASES = ("<!-- releases -->\n", "<!-- end of releases -->\n")
+_OF_RELEASES = re.compile(
+    r"^#define DOCA_OF_(\w+) SOFTDOCA_(TO|FROM)_(\w+)(?: /\* (.*) \*/)?$", re.M
+)
+_FORMS = re.compile(r"^/\* (.*?) \*/\n#define DOCA_FORM_", re.M)
 HEAD = "| header | function | status | notes | errors |\n|---|---|---|---|---|"
 _ROW = re.compile(
     r"^\|(?: `[\w.]+` \|)? `(doca_\w+(?:\{[\w, ]*\})?)` \| (\w+) \| ?(.*?) ?\| ?(.*?) ?\|$", re.M
@@ -54,6 +59,20 @@ def generate(readme: str, include: Path) -> str:
     table, _, after = rest.partition(END)
     rows = [*rows_of(table, include), *absent(include)]
     return before + BEGIN + "\n".join([HEAD, *map(_line, _grouped(rows))]) + END + after
+
+
+def releases(readme: str, header: str) -> str:
+    """Return the README with the table of the names that not all releases have."""
+    lines = ["| name | releases | otherwise |", "|---|---|---|"]
+    for name, side, release, instead in _OF_RELEASES.findall(header):
+        prefix = "DOCA_" if name.isupper() else "doca_"
+        number = release.replace("_", ".")
+        span = f"up to {number}" if side == "TO" else f"from {number} on"
+        lines.append(f"| `{prefix}{name}` | {span} | {instead} |")
+    forms = [f"- {text}" for text in _FORMS.findall(header)]
+    before, _, rest = readme.partition(RELEASES[0])
+    after = rest.partition(RELEASES[1])[2]
+    return "\n".join([before + RELEASES[0] + "\n".join(lines), "", *forms, RELEASES[1]]) + after
 
 
 def rows_of(table: str, include: Path) -> list[Row]:

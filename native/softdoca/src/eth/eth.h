@@ -104,7 +104,7 @@ struct doca_eth_txq {
 /* What a frame was received with. */
 struct eth_received {
 	uint64_t time_ns;
-	uint32_t bytes, hash, meta;
+	uint32_t bytes, hash, meta, mark;
 };
 
 struct doca_eth_rxq_event_managed_recv {
@@ -117,7 +117,7 @@ struct doca_eth_rxq_event_batch_managed_recv {
 	struct object o;
 	struct doca_eth_rxq *queue;
 	uint16_t n;
-	uint32_t *meta, *hash;
+	uint32_t *meta, *mark, *hash;
 	uint64_t *times;
 	_Alignas(64) struct doca_buf *packets[];
 };
@@ -144,7 +144,7 @@ struct doca_eth_rxq {
 	 * number of places ever posted; taken: number of these that were delivered to the
 	 * program. */
 	uint16_t headroom, tailroom;
-	bool metadata, hash, timestamp;
+	bool metadata, flow_tag, hash, timestamp;
 	struct doca_buf_pool *pool;
 	void **posted;
 	uint64_t posted_n, taken;

@@ -189,7 +189,8 @@ static void *take(struct doca_eth_rxq *q, struct eth_received *r)
 	*r = (struct eth_received){.time_ns = e->timestamp_ns,
 				   .bytes = e->bytes,
 				   .hash = place->hash,
-				   .meta = be32toh(place->meta)};
+				   .meta = be32toh(place->meta),
+				   .mark = be32toh(place->mark)};
 	return q->posted[at];
 }
 
@@ -229,14 +230,15 @@ static void deliver_one(struct doca_eth_rxq *q)
 static struct doca_eth_rxq_event_batch_managed_recv *new_batch(struct doca_eth_rxq *q, uint16_t n)
 {
 	struct doca_eth_rxq_event_batch_managed_recv *batch =
-		softdoca_object_new(OBJECT_ETH_EVENTS, sizeof *batch + n * (2 * 8 + 2 * 4));
+		softdoca_object_new(OBJECT_ETH_EVENTS, sizeof *batch + n * (2 * 8 + 3 * 4));
 	if (!batch)
 		return NULL;
 	batch->queue = q;
 	batch->n = n;
 	batch->times = (uint64_t *)(batch->packets + n);
 	batch->meta = (uint32_t *)(batch->times + n);
-	batch->hash = batch->meta + n;
+	batch->mark = batch->meta + n;
+	batch->hash = batch->mark + n;
 	return batch;
 }
 
@@ -251,6 +253,7 @@ static bool deliver_batch(struct doca_eth_rxq *q, uint16_t n)
 		batch->packets[i] = take_packet(q, &r);
 		batch->times[i] = r.time_ns;
 		batch->meta[i] = r.meta;
+		batch->mark[i] = r.mark;
 		batch->hash[i] = r.hash;
 	}
 	q->batch.done(batch, n, q->batch.data, DOCA_SUCCESS, batch->packets);
@@ -430,6 +433,7 @@ doca_error_t doca_eth_rxq_task_recv_get_pkt(const struct doca_eth_rxq_task_recv 
 		return SET_OUT(out, value);                                         \
 	} while (0)
 #define GET_METADATA(q, out, value) GET((q)->metadata, "doca_eth_rxq_set_metadata_num", out, value)
+#define GET_FLOW_TAG(q, out, value) GET((q)->flow_tag, "doca_eth_rxq_set_flow_tag", out, value)
 #define GET_HASH(q, out, value)	    GET((q)->hash, "doca_eth_rxq_set_rx_hash", out, value)
 #define GET_TIME(q, out, value)	    GET((q)->timestamp, "doca_eth_rxq_set_timestamp", out, value)
 
@@ -439,6 +443,13 @@ doca_eth_rxq_task_recv_get_metadata_array(const struct doca_eth_rxq_task_recv *t
 {
 	CHECK_RECEIVE(task_recv);
 	GET_METADATA(eth_rxq_of(task_recv->task.ctx), metadata_array, &task_recv->received.meta);
+}
+
+doca_error_t doca_eth_rxq_task_recv_get_flow_tag(const struct doca_eth_rxq_task_recv *task_recv,
+						 uint32_t *flow_tag)
+{
+	CHECK_RECEIVE(task_recv);
+	GET_FLOW_TAG(eth_rxq_of(task_recv->task.ctx), flow_tag, task_recv->received.mark);
 }
 
 doca_error_t doca_eth_rxq_task_recv_get_rx_hash(const struct doca_eth_rxq_task_recv *task_recv,
@@ -470,6 +481,13 @@ doca_error_t doca_eth_rxq_event_managed_recv_get_metadata_array(
 	GET_METADATA(event_managed_recv->queue, metadata_array, &event_managed_recv->received.meta);
 }
 
+doca_error_t doca_eth_rxq_event_managed_recv_get_flow_tag(
+	const struct doca_eth_rxq_event_managed_recv *event_managed_recv, uint32_t *flow_tag)
+{
+	CHECK_OUT(event_managed_recv);
+	GET_FLOW_TAG(event_managed_recv->queue, flow_tag, event_managed_recv->received.mark);
+}
+
 doca_error_t doca_eth_rxq_event_managed_recv_get_rx_hash(
 	const struct doca_eth_rxq_event_managed_recv *event_managed_recv, uint32_t *rx_hash)
 {
@@ -490,6 +508,14 @@ doca_error_t doca_eth_rxq_event_batch_managed_recv_get_metadata_array(
 {
 	CHECK_OUT(event_batch_managed_recv);
 	GET_METADATA(event_batch_managed_recv->queue, metadata_array, event_batch_managed_recv->meta);
+}
+
+doca_error_t doca_eth_rxq_event_batch_managed_recv_get_flow_tag_array(
+	const struct doca_eth_rxq_event_batch_managed_recv *event_batch_managed_recv,
+	const uint32_t **flow_tag_array)
+{
+	CHECK_OUT(event_batch_managed_recv);
+	GET_FLOW_TAG(event_batch_managed_recv->queue, flow_tag_array, event_batch_managed_recv->mark);
 }
 
 doca_error_t doca_eth_rxq_event_batch_managed_recv_get_rx_hash_array(
@@ -546,6 +572,12 @@ doca_error_t doca_eth_rxq_set_metadata_num(struct doca_eth_rxq *eth_rxq, uint8_t
 {
 	CHECK_RXQ(eth_rxq);
 	return eth_set(&eth_rxq->ctx, &eth_rxq->metadata, metadata_num);
+}
+
+doca_error_t doca_eth_rxq_set_flow_tag(struct doca_eth_rxq *eth_rxq, uint8_t enable_flow_tag)
+{
+	CHECK_RXQ(eth_rxq);
+	return eth_set(&eth_rxq->ctx, &eth_rxq->flow_tag, enable_flow_tag);
 }
 
 doca_error_t doca_eth_rxq_set_rx_hash(struct doca_eth_rxq *eth_rxq, uint8_t enable_rx_hash)

@@ -255,6 +255,20 @@ doca_error_t doca_eth_rxq_apply_queue_id(struct doca_eth_rxq *eth_rxq, uint16_t 
 	return DOCA_SUCCESS;
 }
 
+doca_error_t doca_eth_rxq_get_flow_queue_id(struct doca_eth_rxq *eth_rxq, uint16_t *flow_queue_id)
+{
+	CHECK_RXQ(eth_rxq);
+	CHECK_OUT(flow_queue_id);
+	CHECK_STARTED(eth_rxq);
+	struct port_rxq *queue = &eth_rxq->queue;
+	for (int number = 0; queue->number < 0 && number < PORT_QUEUES; number++)
+		softdoca_port_number_rxq(eth_rxq->eth.port, queue, number);
+	if (queue->number < 0)
+		return REFUSE(DOCA_ERROR_FULL, "the device's %d queue numbers are taken", PORT_QUEUES);
+	*flow_queue_id = (uint16_t)queue->number;
+	return DOCA_SUCCESS;
+}
+
 doca_error_t doca_eth_rxq_get_gpu_handle(const struct doca_eth_rxq *eth_rxq,
 					 struct doca_gpu_eth_rxq **gpu_rxq)
 {

@@ -35,7 +35,7 @@ struct doca_flow_pipe_entry {
 	struct rule rule;
 	struct forward forward;
 	struct counter counter;
-	uint32_t meta; /* as the action says; 0: none */
+	uint32_t meta, mark; /* as the action says; 0: none */
 };
 
 struct doca_flow_pipe {
@@ -45,7 +45,7 @@ struct doca_flow_pipe {
 	enum doca_flow_pipe_type type;
 	bool is_root;
 	char name[NAME_MAX_BYTES]; /* for captures, perhaps cut */
-	uint32_t meta; /* of the action; 0: none, UINT32_MAX: that of the entry */
+	uint32_t meta, mark; /* of the action; 0: none, UINT32_MAX: that of the entry */
 	struct doca_flow_match match, mask; /* mask: as given, or of the fields that are not 0 */
 	struct forward forward, miss;
 	struct counter missed;

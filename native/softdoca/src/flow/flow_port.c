@@ -102,6 +102,13 @@ doca_error_t doca_flow_port_cfg_set_port_id(struct doca_flow_port_cfg *cfg, uint
 	return DOCA_SUCCESS;
 }
 
+doca_error_t doca_flow_port_cfg_set_devargs(struct doca_flow_port_cfg *cfg, const char *devargs)
+{
+	CHECK_PORT_CFG(cfg);
+	CHECK_OUT(devargs);
+	return DOCA_SUCCESS;
+}
+
 doca_error_t doca_flow_port_cfg_set_dev(struct doca_flow_port_cfg *cfg, void *dev)
 {
 	CHECK_PORT_CFG(cfg);

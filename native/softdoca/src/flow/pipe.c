@@ -10,7 +10,7 @@ struct doca_flow_pipe_cfg {
 	struct doca_flow_port *port;
 	enum doca_flow_pipe_type type;
 	bool is_root, has_match;
-	uint32_t meta;
+	uint32_t meta, mark;
 	char name[NAME_MAX_BYTES];
 	struct doca_flow_match match, mask;
 };
@@ -53,6 +53,14 @@ doca_error_t doca_flow_pipe_cfg_set_type(struct doca_flow_pipe_cfg *cfg,
 		return REFUSE(DOCA_ERROR_NOT_SUPPORTED,
 			      "type %d: the known ones are BASIC, 0, and CONTROL, 1", (int)type);
 	cfg->type = type;
+	return DOCA_SUCCESS;
+}
+
+doca_error_t doca_flow_pipe_cfg_set_enable_strict_matching(struct doca_flow_pipe_cfg *cfg,
+							   bool enable_strict_matching)
+{
+	CHECK_PIPE_CFG(cfg);
+	(void)enable_strict_matching;
 	return DOCA_SUCCESS;
 }
 
@@ -113,6 +121,7 @@ doca_error_t doca_flow_pipe_cfg_set_actions(struct doca_flow_pipe_cfg *cfg,
 			      "the others must be NULL",
 			      nr_actions, (void *)actions_masks, (void *)action_descs);
 	cfg->meta = actions[0]->meta.pkt_meta;
+	cfg->mark = actions[0]->meta.mark;
 	return DOCA_SUCCESS;
 }
 
@@ -139,6 +148,7 @@ doca_error_t doca_flow_pipe_create(const struct doca_flow_pipe_cfg *cfg,
 	p->type = cfg->type;
 	p->is_root = cfg->is_root;
 	p->meta = cfg->meta;
+	p->mark = cfg->mark;
 	memcpy(p->name, cfg->name, sizeof p->name);
 	p->match = cfg->match;
 	p->mask = cfg->mask;
@@ -193,9 +203,15 @@ void pipes_destroy(struct doca_flow_port *port)
 
 /* ---- entries ---- */
 
+/* Returns a number of a pipe's action for an entry. */
+static uint32_t number_of(uint32_t of_pipe, uint32_t of_entry)
+{
+	return of_pipe == UINT32_MAX ? of_entry : of_pipe;
+}
+
 static doca_error_t add(struct doca_flow_pipe *pipe, const struct rule *rule, uint32_t priority,
-			uint32_t meta, const struct doca_flow_fwd *fwd,
-			struct doca_flow_pipe_entry **entry)
+			const struct doca_flow_actions *actions,
+			const struct doca_flow_fwd *fwd, struct doca_flow_pipe_entry **entry)
 {
 	struct forward forward;
 	doca_error_t error = forward_check(fwd, pipe->port, &forward);
@@ -208,7 +224,8 @@ static doca_error_t add(struct doca_flow_pipe *pipe, const struct rule *rule, ui
 	e->priority = priority;
 	e->rule = *rule;
 	e->forward = forward;
-	e->meta = meta;
+	e->meta = number_of(pipe->meta, actions ? actions->meta.pkt_meta : 0);
+	e->mark = number_of(pipe->mark, actions ? actions->meta.mark : 0);
 	softdoca_port_lock(pipe->port->port);
 	struct doca_flow_pipe_entry **at = &pipe->entries;
 	while (*at && (*at)->priority <= priority)
@@ -228,19 +245,14 @@ static doca_error_t check_type(const struct doca_flow_pipe *pipe, enum doca_flow
 		      pipe->type == DOCA_FLOW_PIPE_BASIC ? "BASIC" : "CONTROL");
 }
 
-doca_error_t doca_flow_pipe_basic_add_entry(uint16_t pipe_queue, struct doca_flow_pipe *pipe,
-					    const struct doca_flow_match *match, uint8_t action_idx,
-					    const struct doca_flow_actions *actions,
-					    const struct doca_flow_monitor *monitor,
-					    const struct doca_flow_fwd *fwd, uint32_t flags,
-					    void *usr_ctx, struct doca_flow_pipe_entry **entry)
+static doca_error_t add_basic(struct doca_flow_pipe *pipe, const struct doca_flow_match *match,
+			      uint8_t action_idx, const struct doca_flow_actions *actions,
+			      const struct doca_flow_monitor *monitor,
+			      const struct doca_flow_fwd *fwd, struct doca_flow_pipe_entry **entry)
 {
 	struct rule rule;
 	CHECK_PIPE(pipe);
 	CHECK_OUT(entry);
-	(void)pipe_queue;
-	(void)flags;
-	(void)usr_ctx;
 	doca_error_t error = check_type(pipe, DOCA_FLOW_PIPE_BASIC);
 	if (!error)
 		error = check_monitor(monitor);
@@ -249,10 +261,33 @@ doca_error_t doca_flow_pipe_basic_add_entry(uint16_t pipe_queue, struct doca_flo
 	if (action_idx)
 		return REFUSE(DOCA_ERROR_NOT_SUPPORTED, "action %u: a pipe has one, 0", action_idx);
 	match_fill(pipe, match, &rule);
-	const uint32_t meta = pipe->meta != UINT32_MAX ? pipe->meta
-			      : actions		       ? actions->meta.pkt_meta
-						       : 0;
-	return add(pipe, &rule, 0, meta, fwd, entry);
+	return add(pipe, &rule, 0, actions, fwd, entry);
+}
+
+doca_error_t doca_flow_pipe_basic_add_entry(uint16_t pipe_queue, struct doca_flow_pipe *pipe,
+					    const struct doca_flow_match *match, uint8_t action_idx,
+					    const struct doca_flow_actions *actions,
+					    const struct doca_flow_monitor *monitor,
+					    const struct doca_flow_fwd *fwd, uint32_t flags,
+					    void *usr_ctx, struct doca_flow_pipe_entry **entry)
+{
+	(void)pipe_queue;
+	(void)flags;
+	(void)usr_ctx;
+	return add_basic(pipe, match, action_idx, actions, monitor, fwd, entry);
+}
+
+doca_error_t doca_flow_pipe_add_entry(uint16_t pipe_queue, struct doca_flow_pipe *pipe,
+				      const struct doca_flow_match *match, uint8_t action_idx,
+				      const struct doca_flow_actions *actions,
+				      const struct doca_flow_monitor *monitor,
+				      const struct doca_flow_fwd *fwd, uint32_t flags, void *usr_ctx,
+				      struct doca_flow_pipe_entry **entry)
+{
+	(void)pipe_queue;
+	(void)flags;
+	(void)usr_ctx;
+	return add_basic(pipe, match, action_idx, actions, monitor, fwd, entry);
 }
 
 doca_error_t doca_flow_pipe_control_add_entry(
@@ -279,7 +314,7 @@ doca_error_t doca_flow_pipe_control_add_entry(
 		rule.value = *match;
 		mask_of(match, match_mask, &rule.mask);
 	}
-	return add(pipe, &rule, priority, 0, fwd, entry);
+	return add(pipe, &rule, priority, NULL, fwd, entry);
 }
 
 doca_error_t doca_flow_pipe_remove_entry(uint16_t pipe_queue, uint32_t flags,

@@ -96,6 +96,7 @@ static const struct forward *find(struct doca_flow_pipe *pipe, const struct pars
 			count(&e->counter, size);
 			tell(s->rule, pipe, number);
 			s->meta = e->meta ? e->meta : s->meta;
+			s->mark = e->mark ? e->mark : s->mark;
 			return e->forward.type == DOCA_FLOW_FWD_NONE ? &pipe->forward : &e->forward;
 		}
 	count(&pipe->missed, size);

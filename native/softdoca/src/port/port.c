@@ -298,6 +298,7 @@ static const char *deliver(struct port_rxq *q, const uint8_t *frame, size_t size
 	if (to) {
 		to->hash = s->hash;
 		to->meta = s->meta;
+		to->mark = s->mark;
 	}
 	q->ring[place] = (struct doca_gpu_dev_eth_rxq_entry){.timestamp_ns = now_ns(CLOCK_REALTIME),
 							     .bytes = (uint32_t)size};

@@ -76,7 +76,7 @@ struct port_txq {
 struct port_place {
 	uint8_t *at;
 	uint64_t room;
-	uint32_t hash, meta;
+	uint32_t hash, meta, mark;
 };
 
 /* places: NULL, and packets are `stride` apart; or a place for each entry, which is written before
@@ -93,12 +93,12 @@ struct port_rxq {
 };
 
 struct port;
-/* What rules say of a frame. rule: NULL, or RULE_MAX bytes for what it matched on its way. meta: in network
- * byte order. */
+/* What rules say of a frame. rule: NULL, or RULE_MAX bytes for what it matched on its way. meta, mark: in
+ * network byte order. */
 struct steered {
 	char *rule;
 	bool wants_hash;
-	uint32_t hash, meta;
+	uint32_t hash, meta, mark;
 };
 /* Returns the number of the queue that gets a frame, or PORT_DROP. Called by the port's thread. */
 typedef int port_steer(void *context, const uint8_t *frame, size_t size, struct steered *s);
