@@ -20,6 +20,7 @@ from .files import beside_core
 from .runtime_folder import runtime_dir
 
 DEVICE = "mlx5_0"
+TRACE_VARIABLE = "DGKIT_MLX5_TRACE"
 GID = "0000:0000:0000:0000:0000:ffff:7f00:0001"  # RoCE v2 of 127.0.0.1
 
 _PCI = "devices/pci00ff:00/00ff:03:00.0"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+from pathlib import Path
 
 import click
 
@@ -37,8 +38,13 @@ def mlx5() -> None:
     "--fault", "faults", metavar="RULE", multiple=True,
     help="Inject a fault: error, lose, drop, delay, corrupt or die, and fields as ops=write,skip=9",
 )  # fmt: skip
+@click.option(
+    "--trace", type=click.Path(dir_okay=False, writable=True, path_type=Path), metavar="FILE",
+    help="Append a line for each entry and completion to FILE; packets of RoCE v2 if it ends with "
+    ".pcapng or .pcap.",
+)  # fmt: skip
 @click.argument("command", metavar="-- PROGRAM [ARGS]...", nargs=-1, type=click.UNPROCESSED)
-def run(faults: tuple[str, ...], command: tuple[str, ...]) -> int:
+def run(faults: tuple[str, ...], trace: Path | None, command: tuple[str, ...]) -> int:
     """Run a program that sees the adapter mlx5_0.
 
     Not reached: programs that are linked statically or run as another user (setuid). The exit code
@@ -49,6 +55,8 @@ def run(faults: tuple[str, ...], command: tuple[str, ...]) -> int:
     The fields are those of dgkit.FaultRule, with ops=write+send+read+atomic or receive, and
     syndrome and vendor of error. The first rule that matches acts.
 
+    A trace is appended to, so that server and client can have the same file.
+
     \b
     Examples:
       dgkit mlx5 run -- ib_send_lat -x 0 &
@@ -56,6 +64,7 @@ def run(faults: tuple[str, ...], command: tuple[str, ...]) -> int:
       dgkit mlx5 run -- ibv_rc_pingpong -g 0 -c         # -g 0 and -x 0: RoCE, by GID 0
       dgkit mlx5 run --fault error,ops=write,skip=99,syndrome=0x15 -- ib_write_bw -x 0 127.0.0.1
       dgkit mlx5 run --fault lose,skip=9,count=1 -- ib_write_lat -x 0 127.0.0.1      # hangs
+      dgkit mlx5 run --trace lat.pcapng -- ib_write_lat -x 0 127.0.0.1
     """
     if not command:
         raise click.UsageError("no program given: put it after --")
@@ -66,6 +75,9 @@ def run(faults: tuple[str, ...], command: tuple[str, ...]) -> int:
     environment = os.environ | adapter.environment()
     if injected:
         environment[adapter_faults.VARIABLE] = injected
+    if trace:
+        trace.touch()
+        environment[adapter.TRACE_VARIABLE] = str(trace.resolve())
     if reason := adapter.why_hidden(command[0]):
         say(f"dgkit: {command[0]} does not see the adapter: {reason}")
     return become(command, environment)

@@ -15,7 +15,8 @@
  *	uverbs_srq.c      commands about shared receive queues
  *	uverbs_object.c   handles; commands about protection domains, memory regions, CQs
  *	pages.c           registered memory: checks; pages shared with the adapter's other processes
- *	observer.c        faults by rule: of `dgkit mlx5 run --fault`
+ *	observer.c        faults by rule, and traces: `dgkit mlx5 run --fault`, `--trace`
+ *	trace.c, roce.c   the lines of a trace; its packets
  *
  * All processes of a user see the same adapter: a NIC each, which are parts of one (dg_nic_open_part()).
  * A child after fork() has no adapter: its commands fail with EIO. One lock guards everything here; the
@@ -169,8 +170,13 @@ int dg_mlx5_create_cq_ex(struct call *c);
 int dg_mlx5_destroy_cq(struct call *c);
 
 /* observer.c */
-/* Has the NIC inject the faults that the environment asks for. Returns 0 or a negative errno. */
+/* Has the NIC inject the faults and write the trace that the environment asks for. Returns 0 or a negative errno. */
 int dg_mlx5_observe(dg_nic *n);
+
+/* roce.c */
+/* Stores what packets of a queue pair need, before it sends: bytes of a packet (0: no packets are written), the
+ * first sequence number. */
+void dg_mlx5_roce_path(uint32_t qpn, uint32_t mtu, uint32_t psn, bool unreliable);
 
 /* pages.c */
 /* Fills a dg_memory for the bytes, with the file of their pages if they are shared. may_share: no other

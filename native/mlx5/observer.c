@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Faults by rule: what DGKIT_MLX5_FAULT asks for, as dgkit/adapter_faults.py writes it. */
+/* Faults by rule and traces: what DGKIT_MLX5_FAULT, as dgkit/adapter_faults.py writes it, and DGKIT_MLX5_TRACE
+ * ask for. */
 #include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
@@ -11,6 +12,7 @@
 #include "mlx5.h"
 #include "nic.h"
 #include "providers/fault_rule.h"
+#include "trace.h"
 
 /* Bits of dg_fault_rule.ops, and actions, beside those of the provider `fault`. status: the syndrome, and
  * above it the vendor's. */
@@ -21,6 +23,7 @@ enum { RULES = 16 };
 static dg_fault_rule rules[RULES];
 static struct fault_state states[RULES];
 static uint32_t n_rules;
+static enum { NOTHING, LINES, PACKETS } traced;
 
 static uint32_t op_of(uint32_t opcode)
 {
@@ -44,40 +47,42 @@ static uint32_t op_of(uint32_t opcode)
 	}
 }
 
-/* The first rule that matches acts. */
-static void inject(uint32_t op, uint64_t size, struct nic_verdict *v)
+/* The first rule that matches acts. Returns its action, or NULL. */
+static const char *inject(uint32_t op, uint64_t size, struct nic_verdict *v)
 {
 	uint32_t i = 0;
 	while (i < n_rules && !fault_rule_acts(&rules[i], &states[i], op, size))
 		i++;
 	if (i == n_rules)
-		return;
+		return NULL;
 	switch (rules[i].action) {
 	case DG_FAULT_ERROR:
 		v->syndrome = (uint8_t)rules[i].status;
 		v->vendor = (uint8_t)(rules[i].status >> 8);
-		break;
+		return "error";
 	case DG_FAULT_DELAY:
 		v->due_ns = add_sat(now_ns(), rules[i].delay_ns);
-		break;
+		return "delay";
 	case DG_FAULT_LOSE:
 		v->lose = true;
-		break;
+		return "lose";
 	case DROP:
 		v->drop = true;
-		break;
+		return "drop";
 	case CORRUPT:
 		v->corrupt = true;
-		break;
+		return "corrupt";
 	default:
 		kill(getpid(), SIGKILL);
+		return "die";
 	}
 }
 
 static void entry(struct dg_nic_qp *qp, const struct nic_entry *e, bool is_valid, struct nic_verdict *v)
 {
-	if (is_valid)
-		inject(op_of(e->opcode), qp->nic->wqe.total, v);
+	const char *fault = is_valid ? inject(op_of(e->opcode), qp->nic->wqe.total, v) : NULL;
+	if (traced == LINES)
+		dg_mlx5_trace_entry(qp, e, is_valid, fault);
 }
 
 static void receive(struct dg_nic_qp *qp, const struct nic_message *m, struct nic_verdict *v)
@@ -89,12 +94,14 @@ static void receive(struct dg_nic_qp *qp, const struct nic_message *m, struct ni
 
 static void ended(struct dg_nic_qp *qp, const struct nic_entry *e, uint8_t syndrome)
 {
-	(void)qp, (void)e, (void)syndrome;
+	if (traced == PACKETS)
+		dg_mlx5_roce_entry(qp, e, syndrome);
 }
 
 static void completion(struct dg_nic_qp *qp, const struct nic_cqe *e)
 {
-	(void)qp, (void)e;
+	if (traced == LINES)
+		dg_mlx5_trace_completion(qp, e);
 }
 
 /* Rules are ended by semicolons; of each all numbers are there, in this order. */
@@ -120,14 +127,20 @@ static int read_rules(const char *text)
 int dg_mlx5_observe(dg_nic *n)
 {
 	static const struct nic_observer observer = {entry, receive, ended, completion};
-	const char *faults = getenv("DGKIT_MLX5_FAULT");
-	if (!faults)
-		return 0;
-	const int rc = read_rules(faults);
-	if (rc) {
+	const char *faults = getenv("DGKIT_MLX5_FAULT"), *path = getenv("DGKIT_MLX5_TRACE");
+	bool is_capture;
+	int rc = faults ? read_rules(faults) : 0;
+	if (rc)
 		fprintf(stderr, "dgkit mlx5: DGKIT_MLX5_FAULT is '%s': use `dgkit mlx5 run --fault`\n", faults);
-		return rc;
+	if (path && !rc) {
+		rc = dg_mlx5_trace_open(path, &is_capture);
+		if (rc)
+			fprintf(stderr, "dgkit mlx5: cannot open the trace %s: %s\n", path, strerror(-rc));
+		traced = rc ? NOTHING : is_capture ? PACKETS : LINES;
 	}
-	dg_nic_observe(n, &observer);
-	return 0;
+	if (traced == PACKETS)
+		dg_mlx5_roce_begin();
+	if (!rc && (faults || path))
+		dg_nic_observe(n, &observer);
+	return rc;
 }

@@ -197,6 +197,13 @@ static void load_state(struct qp *q)
 		q->attributes.qp_state = q->attributes.cur_qp_state = (uint8_t)info.state;
 }
 
+static uint32_t number_of(struct qp *q)
+{
+	dg_nic_qp_info info = {0};
+	dg_nic_qp_info_get(q->nic_qp, &info);
+	return info.qpn;
+}
+
 static int modify(struct call *c, const struct ib_uverbs_modify_qp *m)
 {
 	struct qp *q = dg_mlx5_find(c->context, m->qp_handle, KIND_QP);
@@ -209,6 +216,8 @@ static int modify(struct call *c, const struct ib_uverbs_modify_qp *m)
 	if (rc)
 		return rc;
 	dg_nic_part_gid(peer.qpn, peer.gid);
+	if (m->attr_mask & SQ_PSN && q->attributes.path_mtu)
+		dg_mlx5_roce_path(number_of(q), 128u << q->attributes.path_mtu, m->sq_psn, q->unreliable);
 	/* Without a new state only attributes change that the NIC has no use for, but for the access. */
 	if (m->attr_mask & (STATE | ACCESS))
 		rc = dg_nic_qp_modify(q->nic_qp, to, to == DG_NIC_RTR ? &peer : NULL,

@@ -230,13 +230,14 @@ static bool fail_entry(struct dg_nic_qp *qp, const struct nic_entry *e)
 	}
 	qp->taken += e->blocks;
 	qp->completed = qp->taken;
-	dg_nic_qp_fail(qp, &qp->nic->fault, e->index);
+	const uint8_t syndrome = qp->nic->fault.syndrome;
 	uint8_t vendor = 0;
+	dg_nic_qp_fail(qp, &qp->nic->fault, e->index);
 	if (__builtin_expect(qp->nic->observer != NULL, 0)) {
-		qp->nic->observer->ended(qp, e, qp->nic->fault.syndrome);
+		qp->nic->observer->ended(qp, e, syndrome);
 		vendor = qp->verdict.vendor;
 	}
-	error_cqe(qp, e->index, e->opcode, qp->nic->fault.syndrome, vendor);
+	error_cqe(qp, e->index, e->opcode, syndrome, vendor);
 	return true;
 }
 

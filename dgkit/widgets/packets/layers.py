@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import dpkt
 
 from ...units import printable
+from . import roce
 
 _MOST = 12  # layers of a frame
 _HEX = frozenset({"type", "sum", "v", "id", "flags"})
@@ -78,10 +79,22 @@ def layers(data: bytes) -> list[Layer]:
             break
         found.append(Layer(_name(packet), start, start + size, fields))
         start += size
+        if isinstance(packet, dpkt.udp.UDP) and packet.dport == roce.PORT:
+            for name, length, texts in _roce(packet):
+                found.append(Layer(name, start, start + length, texts))
+                start += length
     if start < len(data):
         rest = len(data) - start
         found.append(Layer("Data", start, len(data), [("size", f"{rest:,} bytes")]))
     return found
+
+
+def _roce(packet: dpkt.udp.UDP) -> roce.Headers:
+    """Return the headers of RoCE v2, or none if the datagram is something else."""
+    try:
+        return roce.headers(bytes(packet.data))
+    except struct.error:
+        return []
 
 
 def _name(packet: dpkt.Packet) -> str:
@@ -145,6 +158,8 @@ def _summary(packets: list[dpkt.Packet]) -> Summary:
         elif isinstance(packet, dpkt.tcp.TCP):
             return Summary("TCP", source, destination, _tcp(packet))
         elif isinstance(packet, dpkt.udp.UDP):
+            if packet.dport == roce.PORT and (headers := _roce(packet)):
+                return Summary("RoCE v2", source, destination, roce.info(headers))
             info = f"{packet.sport} to {packet.dport}, {len(packet.data)} bytes"
             return Summary("UDP", source, destination, info)
     return Summary(protocol, source, destination, info)

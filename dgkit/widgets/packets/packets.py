@@ -46,9 +46,11 @@ class PacketPanel(Panel):
     """Panel that shows the packets of a capture while it grows: `PacketPanel("ping.pcapng")`.
 
     softdoca writes such a file if SOFTDOCA_CAPTURE names it: the frames of its Ethernet queues,
-    with the queue and the rule of each. A click on a packet shows its layers and its bytes; a click
-    on a byte its layer. The panel keeps the last 10,000 packets, of 64 MiB at most, and shows the
-    last 200 that match the filter.
+    with the queue and the rule of each. `dgkit mlx5 run --trace FILE.pcapng` writes the packets of
+    RoCE v2, with the number of the queue pair, and the error of an entry.
+
+    A click on a packet shows its layers and its bytes; a click on a byte its layer. The panel keeps
+    the last 10,000 packets, of 64 MiB at most, and shows the last 200 that match the filter.
 
     Args:
         path: The file, which need not exist yet.

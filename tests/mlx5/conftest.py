@@ -1,0 +1,12 @@
+"""Fixtures of the tests of the software adapter."""
+
+import tempfile
+
+import pytest
+
+
+@pytest.fixture
+def home():
+    """A folder whose path is short enough for sockets."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield folder

@@ -1,0 +1,40 @@
+"""A program of rdma-core twice, as server and as client, with the adapter in software."""
+
+import contextlib
+import re
+import socket
+import subprocess
+from pathlib import Path
+
+from . import cli
+
+
+def listens(port):
+    """Return whether a process listens on a TCP port (proc(5); state 0A is LISTEN)."""
+    tables = (Path("/proc/net", name).read_text() for name in ("tcp", "tcp6"))
+    return any(re.search(rf":{port:04X} \S+ 0A ", table) for table in tables)
+
+
+@contextlib.contextmanager
+def pair(folder, *program, options=(), server_options=()):
+    """Start a program as server and as client, the client with options of `dgkit mlx5 run`."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = ["--", *program, "-p", port]
+    started = cli.command("mlx5", "run", *server_options, *command)
+    pipes = {
+        "env": cli.environment(folder), "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT,
+        "text": True,
+    }  # fmt: skip
+    with subprocess.Popen(started, **pipes) as server:
+        try:
+            cli.until(lambda: listens(port) or server.poll() is not None)
+            started = cli.command("mlx5", "run", *options, *command, "127.0.0.1")
+            with subprocess.Popen(started, **pipes) as client:
+                try:
+                    yield server, client
+                finally:
+                    client.kill()
+        finally:
+            server.kill()
