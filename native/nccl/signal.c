@@ -177,7 +177,7 @@ static void batch_add(struct comm *c)
 	b->call_ns = c->statistics ? dg_now_ns() - since : 0;
 }
 
-/* Tells the senders that what was taken is added. */
+/* Tells the senders which of their signals were added. */
 static void report(struct comm *c)
 {
 	for (uint32_t i = 0; i < c->ranks; i++) {

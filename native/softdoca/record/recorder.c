@@ -165,7 +165,7 @@ static const char *doca_version(void)
 }
 
 /* A digest of the boot's random id: traces with the same one have the same clock. */
-static uint64_t boot(void)
+static uint64_t boot_digest(void)
 {
 	char id[64];
 	int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
@@ -233,7 +233,7 @@ static void open_trace(void)
 	     "\"boot\": %" PRIu64 ", \"start_ns\": %" PRIu64 ", \"faults\": \"%s\", "
 	     "\"functions\": \"%s\", \"machine\": %s}\n",
 	     doca_version(), find("softdoca_last_refusal") ? "true" : "false",
-	     sysconf(_SC_PAGESIZE), boot(), start_ns, fault_rules(),
+	     sysconf(_SC_PAGESIZE), boot_digest(), start_ns, fault_rules(),
 	     functions_of_sides(functions), machine ? machine : "{}");
 }
 

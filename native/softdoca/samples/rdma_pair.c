@@ -23,7 +23,7 @@ static doca_error_t can_rdma(const struct doca_devinfo *info)
 	return doca_rdma_cap_task_send_is_supported(info);
 }
 
-static doca_error_t lend(struct pair *p)
+static doca_error_t export_memory(struct pair *p)
 {
 	const uint32_t access = DOCA_ACCESS_FLAG_LOCAL_READ_WRITE | DOCA_ACCESS_FLAG_RDMA_WRITE |
 				DOCA_ACCESS_FLAG_RDMA_READ;
@@ -53,7 +53,7 @@ doca_error_t pair_open(struct pair *p, const struct options *o)
 		return DOCA_ERROR_INVALID_VALUE;
 	}
 	TRY(open_device(o->pci, can_rdma, &p->dev));
-	TRY(lend(p));
+	TRY(export_memory(p));
 	TRY_DOCA(doca_buf_inventory_create(4, &p->inventory));
 	TRY_DOCA(doca_buf_inventory_start(p->inventory));
 	TRY_DOCA(doca_pe_create(&p->pe));

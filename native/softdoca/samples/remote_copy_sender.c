@@ -35,7 +35,7 @@ static doca_error_t can_export(const struct doca_devinfo *info)
 	return result == DOCA_SUCCESS && !can ? DOCA_ERROR_NOT_SUPPORTED : result;
 }
 
-static doca_error_t lend(struct sender *s, const struct options *o)
+static doca_error_t export_memory(struct sender *s, const struct options *o)
 {
 	uint32_t access =
 		o->write ? DOCA_ACCESS_FLAG_PCI_READ_WRITE : DOCA_ACCESS_FLAG_PCI_READ_ONLY;
@@ -62,7 +62,7 @@ static doca_error_t send_memory(struct sender *s, const struct options *o)
 		return failed("calloc", DOCA_ERROR_NO_MEMORY);
 	memcpy(s->memory, o->text, length);
 	print_text("sent", s->memory, s->size);
-	TRY(lend(s, o));
+	TRY(export_memory(s, o));
 	printf("The DPU may %s %zu bytes now. Run remote_copy_receiver there, then press Enter "
 	       "here.\n",
 	       o->write ? "read and write" : "read", s->size);

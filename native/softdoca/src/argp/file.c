@@ -34,7 +34,7 @@ static const char *where(const struct file *f, char out[128])
 	return out;
 }
 
-static doca_error_t wrong(const struct file *f, doca_error_t error, const char *why)
+static doca_error_t refuse_value(const struct file *f, doca_error_t error, const char *why)
 {
 	char at[128];
 	return argp_wrong(error, "%s: %.*s: %.*s: %s", where(f, at),
@@ -70,10 +70,10 @@ static doca_error_t deliver(struct file *f, const struct flag *flag)
 	struct doca_argp_param *p = argp_param_of(flag);
 	char at[128];
 	if (p && p->in_file && !p->multiple)
-		return wrong(f, DOCA_ERROR_INVALID_VALUE, "the key is repeated");
+		return refuse_value(f, DOCA_ERROR_INVALID_VALUE, "the key is repeated");
 	const char *text = as_text(f, flag->type);
 	if (!text)
-		return wrong(f, DOCA_ERROR_INVALID_VALUE, wanted[flag->type]);
+		return refuse_value(f, DOCA_ERROR_INVALID_VALUE, wanted[flag->type]);
 	if (!p)
 		return argp_level(flag, text);
 	p->in_file = true;
@@ -87,7 +87,7 @@ static doca_error_t read_member(struct file *f)
 		flag = argp_flag(f->scratch, strlen(f->scratch), true);
 	bool level = flag == &argp_own[OWN_LOG] || flag == &argp_own[OWN_SDK_LOG];
 	if (!flag || (f->program ? !argp_param_of(flag) : !level))
-		return wrong(f, DOCA_ERROR_NOT_SUPPORTED, "unknown parameter");
+		return refuse_value(f, DOCA_ERROR_NOT_SUPPORTED, "unknown parameter");
 	return deliver(f, flag);
 }
 
@@ -121,11 +121,11 @@ static doca_error_t read_sections(struct file *f)
 	while (error == DOCA_SUCCESS && json_member(&j, &f->key, &f->value)) {
 		f->program = key_is(f, "doca_program_flags");
 		if (!f->program && !key_is(f, "doca_general_flags"))
-			error = wrong(f, DOCA_ERROR_NOT_SUPPORTED,
+			error = refuse_value(f, DOCA_ERROR_NOT_SUPPORTED,
 				      "unknown section: the sections are doca_general_flags and "
 				      "doca_program_flags");
 		else if (f->value.type != JSON_OBJECT)
-			error = wrong(f, DOCA_ERROR_INVALID_VALUE, "a section must be an object");
+			error = refuse_value(f, DOCA_ERROR_INVALID_VALUE, "a section must be an object");
 		else
 			error = read_section(f);
 	}

@@ -161,7 +161,7 @@ static bool number(struct json *j)
 	return digits(j);
 }
 
-static bool word(struct json *j, const char *text)
+static bool parse_literal(struct json *j, const char *text)
 {
 	size_t n = strlen(text);
 	if ((size_t)(j->end - j->at) < n || memcmp(j->at, text, n))
@@ -170,7 +170,7 @@ static bool word(struct json *j, const char *text)
 	return true;
 }
 
-static bool any(struct json *j, unsigned depth, enum json_type *type);
+static bool parse_value(struct json *j, unsigned depth, enum json_type *type);
 
 static bool key(struct json *j)
 {
@@ -189,13 +189,13 @@ static bool inner(struct json *j, unsigned depth, bool object)
 	do {
 		if (object && (!key(j) || !(eat(j, ':') || fail(j, "a colon"))))
 			return false;
-		if (!any(j, depth + 1, &type))
+		if (!parse_value(j, depth + 1, &type))
 			return false;
 	} while (eat(j, ','));
 	return eat(j, close) || fail(j, object ? "a comma or }" : "a comma or ]");
 }
 
-static bool any(struct json *j, unsigned depth, enum json_type *type)
+static bool parse_value(struct json *j, unsigned depth, enum json_type *type)
 {
 	space(j);
 	int c = peek(j);
@@ -208,11 +208,11 @@ static bool any(struct json *j, unsigned depth, enum json_type *type)
 			   : JSON_NUMBER;
 	switch (*type) {
 	case JSON_TRUE:
-		return word(j, "true");
+		return parse_literal(j, "true");
 	case JSON_FALSE:
-		return word(j, "false");
+		return parse_literal(j, "false");
 	case JSON_NULL:
-		return word(j, "null");
+		return parse_literal(j, "null");
 	case JSON_NUMBER:
 		return c == '-' || (c >= '0' && c <= '9') ? number(j) : fail(j, "a value");
 	case JSON_STRING:
@@ -228,7 +228,7 @@ bool json_value(struct json *j, struct json_value *out)
 {
 	space(j);
 	out->text = j->at;
-	bool good = !j->wrong && any(j, 0, &out->type);
+	bool good = !j->wrong && parse_value(j, 0, &out->type);
 	out->size = (size_t)(j->at - out->text);
 	return good;
 }

@@ -31,7 +31,7 @@ struct doca_argp_param *argp_param_of(const struct flag *flag)
 	return NULL;
 }
 
-static bool named(const struct flag *f, const char *text, size_t n, bool is_long)
+static bool has_name(const struct flag *f, const char *text, size_t n, bool is_long)
 {
 	const char *name = is_long ? f->long_name : f->short_name;
 	return name && strlen(name) == n && !memcmp(name, text, n);
@@ -40,10 +40,10 @@ static bool named(const struct flag *f, const char *text, size_t n, bool is_long
 const struct flag *argp_flag(const char *text, size_t n, bool is_long)
 {
 	for (struct doca_argp_param *p = argp.params; p; p = p->next)
-		if (named(&p->flag, text, n, is_long))
+		if (has_name(&p->flag, text, n, is_long))
 			return &p->flag;
 	for (int i = 0; i < N_OWN; i++)
-		if (named(&argp_own[i], text, n, is_long))
+		if (has_name(&argp_own[i], text, n, is_long))
 			return &argp_own[i];
 	return NULL;
 }
@@ -63,11 +63,11 @@ doca_error_t doca_argp_param_create(struct doca_argp_param **param)
 }
 
 /* DOCA does not define what a setter does with NULL. Here it is logged and ignored. */
-static bool settable(const char *func, const struct doca_argp_param *p, bool good)
+static bool may_set(const char *func, const struct doca_argp_param *p, bool valid)
 {
 	const char *why = !object_is(p, OBJECT_PARAM) ? "not a parameter"
 			  : p->registered             ? "already registered"
-			  : !good                     ? "the value is NULL or unknown"
+			  : !valid                    ? "the value is NULL or unknown"
 						      : NULL;
 	if (why)
 		softdoca_log(DOCA_LOG_LEVEL_WARNING, func, "%p: %s", (const void *)p, why);
@@ -87,7 +87,7 @@ static void set_text(const char *func, struct doca_argp_param *p, char **to, con
 #define SET_TEXT(name)                                                                   \
 	void doca_argp_param_set_##name(struct doca_argp_param *param, const char *text) \
 	{                                                                                \
-		if (settable(__func__, param, text))                                     \
+		if (may_set(__func__, param, text))                                      \
 			set_text(__func__, param, &param->flag.name, text);              \
 	}
 SET_TEXT(short_name)
@@ -97,25 +97,25 @@ SET_TEXT(arguments)
 
 void doca_argp_param_set_callback(struct doca_argp_param *param, doca_argp_param_cb_t callback)
 {
-	if (settable(__func__, param, callback))
+	if (may_set(__func__, param, callback))
 		param->callback = callback;
 }
 
 void doca_argp_param_set_type(struct doca_argp_param *param, enum doca_argp_type type)
 {
-	if (settable(__func__, param, true))
+	if (may_set(__func__, param, true))
 		param->flag.type = type;
 }
 
 void doca_argp_param_set_mandatory(struct doca_argp_param *param)
 {
-	if (settable(__func__, param, true))
+	if (may_set(__func__, param, true))
 		param->mandatory = true;
 }
 
 void doca_argp_param_set_multiplicity(struct doca_argp_param *param)
 {
-	if (settable(__func__, param, true))
+	if (may_set(__func__, param, true))
 		param->multiple = true;
 }
 

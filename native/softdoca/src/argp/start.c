@@ -79,7 +79,7 @@ doca_error_t argp_deliver(struct doca_argp_param *p, const char *value, const ch
 	return error;
 }
 
-static doca_error_t keep(struct line *l, const struct flag *flag, const char *value)
+static doca_error_t store_flag(struct line *l, const struct flag *flag, const char *value)
 {
 	struct doca_argp_param *p = argp_param_of(flag);
 	const char *name = flag->long_name ? flag->long_name : flag->short_name;
@@ -104,10 +104,10 @@ static doca_error_t with_value(struct line *l, const struct flag *flag, const ch
 			       const char *as_given)
 {
 	if (joined)
-		return keep(l, flag, joined);
+		return store_flag(l, flag, joined);
 	if (l->next == l->argc)
 		return argp_wrong(DOCA_ERROR_INVALID_VALUE, "%s needs a value", as_given);
-	return keep(l, flag, l->argv[l->next++]);
+	return store_flag(l, flag, l->argv[l->next++]);
 }
 
 /* --name, --name value, --name=value */
@@ -124,7 +124,7 @@ static doca_error_t read_long(struct line *l, const char *text)
 	if (joined)
 		return argp_wrong(DOCA_ERROR_INVALID_VALUE, "--%.*s takes no value, not '%s'",
 				  (int)n, text, joined);
-	return keep(l, flag, NULL);
+	return store_flag(l, flag, NULL);
 }
 
 /* -n, -n value, -nvalue; several booleans as -abc; a short name may have several letters. */
@@ -133,7 +133,7 @@ static doca_error_t read_short(struct line *l, const char *text)
 	const struct flag *flag = argp_flag(text, strlen(text), false);
 	doca_error_t error = DOCA_SUCCESS;
 	if (flag)
-		return flag->type == DOCA_ARGP_TYPE_BOOLEAN ? keep(l, flag, NULL)
+		return flag->type == DOCA_ARGP_TYPE_BOOLEAN ? store_flag(l, flag, NULL)
 							    : with_value(l, flag, NULL, text - 1);
 	for (; *text && error == DOCA_SUCCESS; text++) {
 		flag = argp_flag(text, 1, false);
@@ -141,7 +141,7 @@ static doca_error_t read_short(struct line *l, const char *text)
 			return argp_wrong(DOCA_ERROR_NOT_SUPPORTED, "unknown parameter -%s", text);
 		if (flag->type != DOCA_ARGP_TYPE_BOOLEAN)
 			return with_value(l, flag, text[1] ? text + 1 : NULL, text);
-		error = keep(l, flag, NULL);
+		error = store_flag(l, flag, NULL);
 	}
 	return error;
 }
@@ -182,7 +182,7 @@ doca_error_t argp_level(const struct flag *flag, const char *value)
 			  flag->long_name, value);
 }
 
-static doca_error_t apply(const struct line *l)
+static doca_error_t apply_line(const struct line *l)
 {
 	doca_error_t error = DOCA_SUCCESS;
 	for (size_t i = 0; i < l->n && error == DOCA_SUCCESS; i++) {
@@ -196,7 +196,7 @@ static doca_error_t apply(const struct line *l)
 	return error;
 }
 
-static doca_error_t complete(void)
+static doca_error_t check_complete(void)
 {
 	for (struct doca_argp_param *p = argp.params; p; p = p->next)
 		if (p->mandatory && !p->on_line && !p->in_file)
@@ -208,7 +208,7 @@ static doca_error_t complete(void)
 }
 
 /* DOCA API reference, ARGP: --help and --version end the program. */
-static void answer(const struct line *l)
+static void print_help_or_version(const struct line *l)
 {
 	if (was_given(l, OWN_HELP)) {
 		argp_usage(stdout);
@@ -230,12 +230,12 @@ static doca_error_t run(struct line *l)
 		p->on_line = p->in_file = false;
 	doca_error_t error = read_line(l);
 	if (error == DOCA_SUCCESS)
-		answer(l);
+		print_help_or_version(l);
 	if (error == DOCA_SUCCESS && l->json)
 		error = argp_file(l->json);
 	if (error == DOCA_SUCCESS)
-		error = apply(l);
-	return error == DOCA_SUCCESS ? complete() : error;
+		error = apply_line(l);
+	return error == DOCA_SUCCESS ? check_complete() : error;
 }
 
 /* Takes the last part of argv[0] as the program's name. */

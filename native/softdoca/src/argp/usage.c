@@ -58,7 +58,7 @@ static void describe(FILE *out, const char *text, int indent, bool mandatory)
 	fputs(mandatory ? " (required)\n" : "\n", out);
 }
 
-static void line(FILE *out, const struct flag *f, int indent, bool mandatory)
+static void print_line(FILE *out, const struct flag *f, int indent, bool mandatory)
 {
 	char text[256];
 	int n = names(text, sizeof text, f);
@@ -70,7 +70,7 @@ static void line(FILE *out, const struct flag *f, int indent, bool mandatory)
 	describe(out, f->description, indent, mandatory);
 }
 
-static int wider(int indent, const struct flag *f)
+static int widen_column(int indent, const struct flag *f)
 {
 	char text[256];
 	int n = names(text, sizeof text, f) + 2;
@@ -81,17 +81,17 @@ void argp_usage(FILE *out)
 {
 	int indent = 0;
 	for (int i = 0; i < N_OWN; i++)
-		indent = wider(indent, &argp_own[i]);
+		indent = widen_column(indent, &argp_own[i]);
 	for (struct doca_argp_param *p = argp.params; p; p = p->next)
-		indent = wider(indent, &p->flag);
+		indent = widen_column(indent, &p->flag);
 	fprintf(out, "Usage: %s [DOCA Flags]%s\n\nDOCA Flags:\n", argp.program,
 		argp.params ? " [Program Flags]" : "");
 	for (int i = 0; i < N_OWN; i++)
-		line(out, &argp_own[i], indent, false);
+		print_line(out, &argp_own[i], indent, false);
 	if (argp.params)
 		fputs("\nProgram Flags:\n", out);
 	for (struct doca_argp_param *p = argp.params; p; p = p->next)
-		line(out, &p->flag, indent, p->mandatory);
+		print_line(out, &p->flag, indent, p->mandatory);
 }
 
 /* DOCA Arg Parser guide: prints the error, then the usage. According to the guide this ends the

@@ -3,7 +3,7 @@
  * NOT_SUPPORTED. */
 #include "comch.h"
 
-static doca_error_t supported(const struct doca_devinfo *devinfo, uint32_t cap, const char *what)
+static doca_error_t check_capable(const struct doca_devinfo *devinfo, uint32_t cap, const char *what)
 {
 	if (!object_is(devinfo, OBJECT_DEVINFO))
 		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is not a devinfo",
@@ -19,18 +19,18 @@ static doca_error_t supported(const struct doca_devinfo *devinfo, uint32_t cap, 
 
 doca_error_t doca_comch_cap_client_is_supported(const struct doca_devinfo *devinfo)
 {
-	return supported(devinfo, CAP_COMCH_CLIENT, "client");
+	return check_capable(devinfo, CAP_COMCH_CLIENT, "client");
 }
 
 doca_error_t doca_comch_cap_server_is_supported(const struct doca_devinfo *devinfo)
 {
-	return supported(devinfo, CAP_COMCH_SERVER, "server");
+	return check_capable(devinfo, CAP_COMCH_SERVER, "server");
 }
 
-doca_error_t comch_limit(const struct doca_devinfo *devinfo, uint32_t value, uint32_t *out)
+doca_error_t comch_get_limit(const struct doca_devinfo *devinfo, uint32_t value, uint32_t *out)
 {
 	doca_error_t error =
-		supported(devinfo, CAP_COMCH_CLIENT | CAP_COMCH_SERVER, "client or server");
+		check_capable(devinfo, CAP_COMCH_CLIENT | CAP_COMCH_SERVER, "client or server");
 	if (error != DOCA_SUCCESS)
 		return error;
 	if (!out)

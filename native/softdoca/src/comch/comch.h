@@ -191,12 +191,12 @@ void comch_notify(struct endpoint *e, struct item *i);
 doca_error_t comch_watch(struct endpoint *e, int fd, void *what);
 
 /* caps.c: gets a limit of a device that can be a client or a server. */
-doca_error_t comch_limit(const struct doca_devinfo *devinfo, uint32_t value, uint32_t *out);
+doca_error_t comch_get_limit(const struct doca_devinfo *devinfo, uint32_t value, uint32_t *out);
 /* Defines a public function that stores a limit. */
 #define LIMIT(function, limit)                                                       \
 	doca_error_t function(const struct doca_devinfo *devinfo, uint32_t *result)  \
 	{                                                                            \
-		return comch_limit(devinfo, limit, result);                          \
+		return comch_get_limit(devinfo, limit, result);                          \
 	}
 
 /* ---- listen.c: how a server is found ---- */

@@ -219,7 +219,7 @@ static bool try_again(struct endpoint *e)
 }
 
 /* Handles socket events until one calls a callback. */
-static bool sockets(struct endpoint *e)
+static bool deliver_from_sockets(struct endpoint *e)
 {
 	struct epoll_event event;
 	/* The loop is bounded, so that peers that connect without sending a message cannot keep the
@@ -241,7 +241,7 @@ static bool sockets(struct endpoint *e)
 	return false;
 }
 
-static bool items(struct endpoint *e)
+static bool deliver_item(struct endpoint *e)
 {
 	struct item *i = items_take(&e->items);
 	if (!i)
@@ -268,7 +268,9 @@ static bool progress(struct doca_ctx *ctx)
 	/* Alternate, so that completions whose callbacks submit again and incoming messages do not
 	 * starve each other. */
 	e->sockets_first = !e->sockets_first;
-	return e->sockets_first ? sockets(e) || items(e) : items(e) || sockets(e) || items(e);
+	if (e->sockets_first)
+		return deliver_from_sockets(e) || deliver_item(e);
+	return deliver_item(e) || deliver_from_sockets(e) || deliver_item(e);
 }
 
 void softdoca_comch_hold(struct doca_ctx *ctx, bool hold)
@@ -281,7 +283,7 @@ void softdoca_comch_hold(struct doca_ctx *ctx, bool hold)
 			comch_connection_watch(c);
 }
 
-static int handle(struct doca_ctx *ctx)
+static int fileno_of(struct doca_ctx *ctx)
 {
 	return endpoint_of(ctx)->epoll_fd;
 }
@@ -310,7 +312,7 @@ static const struct ctx_ops ops = {
 	.ended = ended,
 	.submit = comch_submit,
 	.progress = progress,
-	.fileno = handle,
+	.fileno = fileno_of,
 	.arm = arm,
 	.disarm = disarm,
 	.free_task = comch_free_task,

@@ -308,7 +308,7 @@ struct fast_task *fast_task_settable(void *task, enum object_kind kind, const ch
 	doca_error_t doca_comch_##side##_cap_is_supported(const struct doca_devinfo *devinfo)  \
 	{                                                                                      \
 		uint32_t unused;                                                               \
-		return comch_limit(devinfo, 0, &unused);                                       \
+		return comch_get_limit(devinfo, 0, &unused);                                   \
 	}                                                                                      \
 	LIMIT(doca_comch_##side##_cap_get_max_num_tasks, FAST_TASKS_MAX)                       \
 	LIMIT(doca_comch_##side##_cap_get_max_buf_size, FAST_MAX)                              \
@@ -351,7 +351,7 @@ struct fast_task *fast_task_settable(void *task, enum object_kind kind, const ch
 
 /* Allocates the rings of a context, and serves them. */
 doca_error_t fast_gpu_start(struct fast_ctx *p);
-/* Serves them no longer. status: what kernels get from now on. Idempotent. */
+/* Ends the service of kernels. status: what they get from now on. Idempotent. */
 void fast_gpu_stop(struct fast_gpu *g, doca_error_t status);
 void fast_gpu_free(struct fast_gpu *g);
 /* In a forked child, which has no such thread. */

@@ -91,7 +91,7 @@ void comch_sweep(const struct endpoint *e)
 		closedir(d);
 }
 
-static doca_error_t take_name(struct endpoint *e, const char *path)
+static doca_error_t lock_name(struct endpoint *e, const char *path)
 {
 	for (;;) {
 		int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
@@ -121,7 +121,7 @@ doca_error_t comch_listen(struct endpoint *e)
 	if (error == DOCA_SUCCESS)
 		error = socket_path(e, ".sock", &a);
 	if (error == DOCA_SUCCESS)
-		error = take_name(e, lock.sun_path);
+		error = lock_name(e, lock.sun_path);
 	if (error != DOCA_SUCCESS)
 		return error;
 	/* The process that bound the socket is dead, because the lock was free. */

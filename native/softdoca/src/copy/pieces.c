@@ -60,7 +60,7 @@ static inline struct attachment *attachment_of(const struct doca_mmap *m,
 	return NULL;
 }
 
-static inline struct dg_region_entry *reach(struct doca_mmap *m, const struct doca_dev *dev,
+static inline struct dg_region_entry *find_region(struct doca_mmap *m, const struct doca_dev *dev,
 					    bool gpu)
 {
 	struct attachment *a = attachment_of(m, dev);
@@ -92,8 +92,8 @@ static bool next_piece(struct walk *w, struct piece *p)
 		return false;
 	size_t src_left = w->src->data_len - w->src_done, dst_left = room_of(w->dst) - w->dst_done;
 	p->n = src_left < dst_left ? src_left : dst_left;
-	p->from_entry = reach(w->src->mmap, w->dev, w->gpu);
-	p->to_entry = reach(w->dst->mmap, w->dev, w->gpu);
+	p->from_entry = find_region(w->src->mmap, w->dev, w->gpu);
+	p->to_entry = find_region(w->dst->mmap, w->dev, w->gpu);
 	if (!p->from_entry || !p->to_entry)
 		return false;
 	p->from = place(p->from_entry, w->src->mmap, w->src->data + w->src_done);
@@ -135,7 +135,7 @@ static inline bool is_guarded(const struct dg_region_entry *a, const struct dg_r
 	return a->may_fault | b->may_fault;
 }
 
-static inline bool elsewhere(const struct dg_region_entry *entry)
+static inline bool is_in_other_process(const struct dg_region_entry *entry)
 {
 	return entry->method == DG_METHOD_VM || entry->method == DG_METHOD_PROXY;
 }
@@ -152,7 +152,7 @@ static inline bool gpu_reaches(const struct dg_region_entry *entry)
 static inline bool needs_bounce(const struct piece *p)
 {
 	const struct dg_region_entry *from = p->from_entry, *to = p->to_entry;
-	return from->remote && to->remote && elsewhere(from) && elsewhere(to);
+	return from->remote && to->remote && is_in_other_process(from) && is_in_other_process(to);
 }
 
 /* Returns the number of dgkit's operations for a piece. */
@@ -261,8 +261,8 @@ bool pieces_plan(struct doca_dma_task_memcpy *t, struct doca_dma *dma)
 	if (src->next || dst->next || src->data_len - 1 >= dma->e.inline_max ||
 	    src->data_len > room_of(dst) || !dst->mmap->writable)
 		return plan(t, dev);
-	struct dg_region_entry *from = reach(src->mmap, dev, false),
-			       *to = reach(dst->mmap, dev, false);
+	struct dg_region_entry *from = find_region(src->mmap, dev, false),
+			       *to = find_region(dst->mmap, dev, false);
 	if (!from || !to || !is_mapped(from, to) || from->remote || to->remote ||
 	    !(from->access & DG_ACCESS_READ))
 		return plan(t, dev);
@@ -379,7 +379,7 @@ static bool as_planned(const struct doca_dma_task_memcpy *t)
 	return size == t->size && ops == t->pieces;
 }
 
-static void put(const struct piece *p, const struct doca_dma_task_memcpy *t, struct channel *l,
+static void put_piece(const struct piece *p, const struct doca_dma_task_memcpy *t, struct channel *l,
 		bool last)
 {
 	struct dg_op op;
@@ -401,8 +401,8 @@ static void put_bounced(struct piece p, const struct doca_dma_task_memcpy *t, st
 		in.to_entry = bounce;
 		out.from = bounce->base;
 		out.from_entry = bounce;
-		put(&in, t, l, false);
-		put(&out, t, l, last && left == p.n);
+		put_piece(&in, t, l, false);
+		put_piece(&out, t, l, last && left == p.n);
 	}
 }
 
@@ -420,7 +420,7 @@ bool pieces_post(struct doca_dma_task_memcpy *t, struct channel *l)
 		if (needs_bounce(&p))
 			put_bounced(p, t, l, last);
 		else
-			put(&p, t, l, last);
+			put_piece(&p, t, l, last);
 	}
 	l->used += t->pieces;
 	l->tasks++;

@@ -196,6 +196,8 @@ void eth_nothing(struct doca_ctx *ctx);
 /* Set and stop the timer that wakes a program that waits for a queue on the CPU. */
 void eth_wait(const struct eth_queue *q);
 void eth_wait_no_more(const struct eth_queue *q);
+/* Checks that a frame to send, or the place of one to receive, is a single buffer. */
+doca_error_t eth_check_single(const struct doca_buf *b);
 /* Checks that `callbacks` is true, n is 1 to max, and the context is idle; logs what is not. */
 doca_error_t eth_check_conf(const struct doca_ctx *ctx, bool callbacks, uint32_t n, uint32_t max);
 doca_error_t eth_set(const struct doca_ctx *ctx, bool *setting, uint8_t value);

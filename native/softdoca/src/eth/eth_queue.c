@@ -99,6 +99,14 @@ void eth_wait_no_more(const struct eth_queue *q)
 	set_timer(q, 0);
 }
 
+doca_error_t eth_check_single(const struct doca_buf *b)
+{
+	CHECK_OBJECT(b, OBJECT_BUF, "a buffer");
+	if (b->first != b || b->list_len != 1)
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "a frame is a single buffer, not a list");
+	return DOCA_SUCCESS;
+}
+
 /* ---- settings ---- */
 
 doca_error_t eth_check_conf(const struct doca_ctx *ctx, bool callbacks, uint32_t n, uint32_t max)

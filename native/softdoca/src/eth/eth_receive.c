@@ -303,9 +303,9 @@ static doca_error_t submit(struct doca_task *task, uint32_t flags)
 	struct doca_eth_rxq_task_recv *t = receive_of(task);
 	const struct doca_buf *b = t->pkt;
 	(void)flags;
-	CHECK_OBJECT(b, OBJECT_BUF, "a buffer");
-	if (b->first != b || b->list_len != 1)
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "a frame is a single buffer, not a list");
+	doca_error_t error = eth_check_single(b);
+	if (error)
+		return error;
 	if (check_map(b->mmap))
 		return DOCA_ERROR_INVALID_VALUE;
 	post(q, t, b, 0, (size_t)(b->head + b->len - b->data));
@@ -365,7 +365,7 @@ doca_error_t doca_eth_rxq_task_recv_set_conf(
 	return DOCA_SUCCESS;
 }
 
-static doca_error_t allocate(struct doca_eth_rxq *q, struct doca_buf *pkt, union doca_data data,
+static doca_error_t new_task(struct doca_eth_rxq *q, struct doca_buf *pkt, union doca_data data,
 			     struct doca_eth_rxq_task_recv **out)
 {
 	if (q->ctx.state != DOCA_CTX_STATE_RUNNING || q->ctx.gpu || q->type != DOCA_ETH_RXQ_TYPE_REGULAR)
@@ -389,12 +389,7 @@ doca_error_t doca_eth_rxq_task_recv_allocate_init(struct doca_eth_rxq *eth_rxq, 
 	CHECK_RXQ(eth_rxq);
 	CHECK_OBJECT(pkt, OBJECT_BUF, "a buffer");
 	CHECK_OUT(task_recv);
-	enum pe_entry how = softdoca_pe_enter(eth_rxq->ctx.pe);
-	if (how == PE_BUSY)
-		return REFUSE(DOCA_ERROR_IN_USE, "another thread is in its progress engine");
-	doca_error_t error = allocate(eth_rxq, pkt, user_data, task_recv);
-	softdoca_pe_leave(eth_rxq->ctx.pe, how);
-	return error;
+	RETURN_INSIDE(eth_rxq->ctx.pe, new_task(eth_rxq, pkt, user_data, task_recv));
 }
 
 struct doca_task *doca_eth_rxq_task_recv_as_doca_task(struct doca_eth_rxq_task_recv *task_recv)

@@ -78,9 +78,9 @@ static void ended(struct doca_ctx *ctx)
 
 static doca_error_t check_frame(const struct doca_eth_txq *q, const struct doca_buf *b, uint32_t *key)
 {
-	CHECK_OBJECT(b, OBJECT_BUF, "a buffer");
-	if (b->first != b || b->list_len != 1)
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "a frame is a single buffer, not a list");
+	doca_error_t error = eth_check_single(b);
+	if (error)
+		return error;
 	if (b->data_len < FRAME_MIN || b->data_len > FRAME_MAX)
 		return REFUSE(DOCA_ERROR_INVALID_VALUE, "a frame of %zu bytes: it has %d to %d", b->data_len,
 			      FRAME_MIN, FRAME_MAX);
@@ -200,8 +200,8 @@ const struct ctx_ops eth_txq_cpu = {
 
 /* ---- allocation ---- */
 
-static doca_error_t take(struct doca_eth_txq *q, enum object_kind kind, uint16_t n, union doca_data data,
-			 struct eth_send **out)
+static doca_error_t new_task(struct doca_eth_txq *q, enum object_kind kind, uint16_t n,
+			     union doca_data data, struct eth_send **out)
 {
 	uint32_t *used = kind == OBJECT_TASK_BATCH ? &q->batch.used : &q->single.used;
 	const uint32_t all = kind == OBJECT_TASK_BATCH ? q->batch.n : q->single.n;
@@ -226,12 +226,7 @@ static doca_error_t take(struct doca_eth_txq *q, enum object_kind kind, uint16_t
 static doca_error_t allocate(struct doca_eth_txq *q, enum object_kind kind, uint16_t n,
 			     union doca_data data, struct eth_send **out)
 {
-	enum pe_entry how = softdoca_pe_enter(q->ctx.pe);
-	if (how == PE_BUSY)
-		return REFUSE(DOCA_ERROR_IN_USE, "another thread is in its progress engine");
-	doca_error_t error = take(q, kind, n, data, out);
-	softdoca_pe_leave(q->ctx.pe, how);
-	return error;
+	RETURN_INSIDE(q->ctx.pe, new_task(q, kind, n, data, out));
 }
 
 doca_error_t doca_eth_txq_task_send_set_conf(

@@ -5,7 +5,7 @@
 
 #include "flow.h"
 
-static struct doca_flow_target *kernel(void)
+static struct doca_flow_target *kernel_target(void)
 {
 	static struct object target;
 	return (struct doca_flow_target *)&target;
@@ -16,7 +16,7 @@ doca_error_t doca_flow_get_target(enum doca_flow_target_type type, struct doca_f
 	if (type != DOCA_FLOW_TARGET_KERNEL)
 		return REFUSE(DOCA_ERROR_NOT_SUPPORTED, "target %d: the known one is KERNEL, %d",
 			      (int)type, DOCA_FLOW_TARGET_KERNEL);
-	return SET_OUT(target, kernel());
+	return SET_OUT(target, kernel_target());
 }
 
 static doca_error_t check_rss(const struct doca_flow_fwd *fwd, struct forward *out)
@@ -54,7 +54,7 @@ doca_error_t forward_check(const struct doca_flow_fwd *fwd, const struct doca_fl
 		out->pipe = fwd->next_pipe;
 		return DOCA_SUCCESS;
 	case DOCA_FLOW_FWD_TARGET:
-		if (fwd->target == kernel())
+		if (fwd->target == kernel_target())
 			return DOCA_SUCCESS;
 		return REFUSE(DOCA_ERROR_INVALID_VALUE,
 			      "%p is no target of doca_flow_get_target()", (void *)fwd->target);

@@ -257,7 +257,7 @@ void gpu_count_map(const void *addr, size_t size, bool one_more)
 	pthread_mutex_unlock(&lock);
 }
 
-static struct gpu_memory *taken(struct gpu_memory *m)
+static struct gpu_memory *take_and_unlock(struct gpu_memory *m)
 {
 	if (m)
 		m->users++;
@@ -268,7 +268,7 @@ static struct gpu_memory *taken(struct gpu_memory *m)
 struct gpu_memory *softdoca_gpu_take(const void *addr, size_t size)
 {
 	pthread_mutex_lock(&lock);
-	return taken(find(addr, size));
+	return take_and_unlock(find(addr, size));
 }
 
 struct gpu_memory *softdoca_gpu_take_fd(int fd, char **at)
@@ -282,7 +282,7 @@ struct gpu_memory *softdoca_gpu_take_fd(int fd, char **at)
 		m = m->next;
 	if (m)
 		*at = m->gpu->ordinal < 0 ? m->base + lseek(fd, 0, SEEK_CUR) : m->dmabuf_at;
-	return taken(m);
+	return take_and_unlock(m);
 }
 
 doca_error_t softdoca_gpu_reach(struct gpu_memory *m)

@@ -96,7 +96,7 @@ static doca_error_t map(struct doca_mmap *m, const struct request *r)
 	return DOCA_SUCCESS;
 }
 
-static doca_error_t back(struct doca_mmap *m, const struct request *r)
+static doca_error_t back_range(struct doca_mmap *m, const struct request *r)
 {
 	m->addr = r->addr;
 	m->len = r->len;
@@ -136,7 +136,7 @@ static bool set_emulated(struct doca_mmap *m, const struct request *r, doca_erro
 	return emulated;
 }
 
-static doca_error_t set(struct doca_mmap *m, const struct request *r)
+static doca_error_t set_range(struct doca_mmap *m, const struct request *r)
 {
 	doca_error_t e = mmap_may_take_range(m, "doca_mmap_set_dmabuf_memrange");
 	if (e || set_emulated(m, r, &e))
@@ -152,7 +152,7 @@ static doca_error_t set(struct doca_mmap *m, const struct request *r)
 	m->dmabuf_fd = fcntl(r->fd, F_DUPFD_CLOEXEC, 3);
 	if (m->dmabuf_fd < 0)
 		return REFUSE(DOCA_ERROR_OPERATING_SYSTEM, "fd %d: %s", r->fd, strerror(errno));
-	e = back(m, r);
+	e = back_range(m, r);
 	if (!e)
 		return DOCA_SUCCESS;
 	dmabuf_drop(m);
@@ -172,7 +172,7 @@ doca_error_t doca_mmap_set_dmabuf_memrange(struct doca_mmap *mmap, int dmabuf_fd
 			      len, addr, dmabuf_offset);
 	const struct request r = {dmabuf_fd, addr, dmabuf_offset, len};
 	mmap_lock(mmap);
-	doca_error_t e = set(mmap, &r);
+	doca_error_t e = set_range(mmap, &r);
 	mmap_unlock(mmap);
 	return e;
 }

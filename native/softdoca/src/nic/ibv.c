@@ -40,7 +40,7 @@ static atomic_uint next_handle = 1;
 #define IBV_REFUSE(number, func, ...) \
 	(softdoca_log(DOCA_LOG_LEVEL_WARNING, func, __VA_ARGS__), (number))
 
-static void *no(int number)
+static void *fail_with(int number)
 {
 	errno = number;
 	return NULL;
@@ -80,7 +80,7 @@ struct ibv_device **softdoca_ibv_list(int *n)
 	int found = 0;
 	if (!list || softdoca_functions(&all)) {
 		free(list);
-		return no(list ? EINVAL : ENOMEM);
+		return fail_with(list ? EINVAL : ENOMEM);
 	}
 	pthread_mutex_lock(&lock);
 	for (uint32_t i = 0; i < all.n; i++) {
@@ -99,14 +99,14 @@ struct ibv_context *softdoca_ibv_open(struct ibv_device *device)
 {
 	dg_nic *nic;
 	if (!nic_object(device, OBJECT_IBV_DEVICE))
-		return no(IBV_REFUSE(EINVAL, "ibv_open_device", "%p is not a device of softdoca",
+		return fail_with(IBV_REFUSE(EINVAL, "ibv_open_device", "%p is not a device of softdoca",
 				     (void *)device));
 	if (softdoca_nic_take(&nic))
-		return no(EIO);
+		return fail_with(EIO);
 	struct nic_context *c = softdoca_object_new(OBJECT_IBV_CONTEXT, sizeof *c);
 	if (!c) {
 		softdoca_nic_drop();
-		return no(IBV_REFUSE(ENOMEM, "ibv_open_device", "no memory for a context"));
+		return fail_with(IBV_REFUSE(ENOMEM, "ibv_open_device", "no memory for a context"));
 	}
 	c->v.device = device;
 	c->v.cmd_fd = c->v.async_fd = -1;
@@ -147,11 +147,11 @@ struct ibv_pd *softdoca_ibv_alloc_pd(struct ibv_context *context)
 {
 	struct nic_context *c = nic_context(context);
 	if (!c)
-		return no(IBV_REFUSE(EINVAL, "ibv_alloc_pd",
+		return fail_with(IBV_REFUSE(EINVAL, "ibv_alloc_pd",
 				     "%p is not an open context of softdoca", (void *)context));
 	struct nic_pd *pd = softdoca_object_new(OBJECT_IBV_PD, sizeof *pd);
 	if (!pd)
-		return no(IBV_REFUSE(ENOMEM, "ibv_alloc_pd", "no memory for a protection domain"));
+		return fail_with(IBV_REFUSE(ENOMEM, "ibv_alloc_pd", "no memory for a protection domain"));
 	atomic_fetch_add(&c->users, 1);
 	pd->v.context = context;
 	pd->v.handle = atomic_fetch_add(&next_handle, 1);
@@ -236,21 +236,21 @@ struct ibv_mr *softdoca_ibv_reg(struct ibv_pd *pd, void *addr, size_t length, ui
 	struct nic_pd *p = nic_pd(pd);
 	const char *func = "ibv_reg_mr";
 	if (!p || !addr || !length)
-		return no(IBV_REFUSE(
+		return fail_with(IBV_REFUSE(
 			EINVAL, func,
 			"%p is not a protection domain of softdoca, or %zu bytes at %p are "
 			"not a range of memory",
 			(void *)pd, length, addr));
 	bool unpaired = access & ACCESS_WRITES && !(access & IBV_ACCESS_LOCAL_WRITE);
 	if (access & ~(unsigned)ACCESS_KNOWN || unpaired)
-		return no(IBV_REFUSE(
+		return fail_with(IBV_REFUSE(
 			EINVAL, func,
 			"access %#x has bits other than %#x, or allows peers to write without "
 			"LOCAL_WRITE (1)",
 			access, (unsigned)ACCESS_KNOWN));
 	struct nic_mr *mr = softdoca_object_new(OBJECT_IBV_MR, sizeof *mr);
 	if (!mr)
-		return no(IBV_REFUSE(ENOMEM, func, "no memory for a memory region"));
+		return fail_with(IBV_REFUSE(ENOMEM, func, "no memory for a memory region"));
 	mr->v = (struct ibv_mr){.context = pd->context, .pd = pd, .addr = addr, .length = length};
 	mr->v.handle = atomic_fetch_add(&next_handle, 1);
 	mr->nic = nic_context(pd->context)->nic;
@@ -259,7 +259,7 @@ struct ibv_mr *softdoca_ibv_reg(struct ibv_pd *pd, void *addr, size_t length, ui
 	if (rc) {
 		softdoca_failed(func, rc);
 		mr_free(mr);
-		return no(-rc);
+		return fail_with(-rc);
 	}
 	atomic_fetch_add(&p->users, 1);
 	return &mr->v;
@@ -278,7 +278,7 @@ struct ibv_mr *softdoca_ibv_reg_fd(struct ibv_pd *pd, uint64_t offset, size_t le
 	if (!m)
 		m = softdoca_gpu_take(at, length);
 	if (!m)
-		return no(IBV_REFUSE(EOPNOTSUPP, "ibv_reg_dmabuf_mr",
+		return fail_with(IBV_REFUSE(EOPNOTSUPP, "ibv_reg_dmabuf_mr",
 				     "fd %d is not of doca_gpu_dmabuf_fd()", fd));
 	if (!range_within(at, length, m->addr, m->size))
 		errno = IBV_REFUSE(EINVAL, "ibv_reg_dmabuf_mr",

@@ -177,7 +177,7 @@ static void count_sent(struct port_txq *q, const struct doca_gpu_dev_eth_txq_wqe
 	}
 }
 
-static void note(struct port_txq *q)
+static void note_completion(struct port_txq *q)
 {
 	if (q->notes) {
 		struct port_note *note = &q->notes[q->completions & (q->entries - 1)];
@@ -223,7 +223,7 @@ static void finish(struct port *p, struct port_txq *q, const struct burst *b, in
 		capture(p, b->frames[i].iov_base, e->size, true, q->number,
 			b->results[i] > 0 ? "" : "the interface did not take it");
 		if (e->flags & DOCA_GPUNETIO_ETH_SEND_FLAG_NOTIFY)
-			note(q);
+			note_completion(q);
 		q->done++;
 	}
 	if (completions != q->completions)
@@ -340,6 +340,7 @@ static bool serve_interface(struct port *p)
 
 /* ---- the thread ---- */
 
+/* Serves all queues once. Returns whether there was anything to do. */
 static bool serve_all(struct port *p)
 {
 	bool worked = false;

@@ -227,7 +227,7 @@ static bool progress(struct doca_ctx *ctx)
 	return i || r;
 }
 
-static int handle(struct doca_ctx *ctx)
+static int fileno_of(struct doca_ctx *ctx)
 {
 	(void)ctx; /* its nodes' contexts have theirs */
 	return -1;
@@ -246,7 +246,7 @@ static void disarm(struct doca_ctx *ctx)
 
 static const struct ctx_ops ops = {
 	.progress = progress,
-	.fileno = handle,
+	.fileno = fileno_of,
 	.arm = arm,
 	.disarm = disarm,
 };

@@ -102,7 +102,7 @@ static bool progress(struct doca_ctx *ctx)
 	return true;
 }
 
-static int handle(struct doca_ctx *ctx)
+static int fileno_of(struct doca_ctx *ctx)
 {
 	(void)ctx;
 	return -1;
@@ -135,7 +135,7 @@ static const struct ctx_ops ops = {
 	.ended = ended,
 	.submit = submit,
 	.progress = progress,
-	.fileno = handle,
+	.fileno = fileno_of,
 	.arm = arm,
 	.disarm = disarm,
 	.free_task = free_task,

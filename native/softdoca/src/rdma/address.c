@@ -163,7 +163,7 @@ static socklen_t peer_name(const struct doca_rdma *r, const struct doca_rdma_add
 	return set_port(name, a->port);
 }
 
-static socklen_t own_name(const struct doca_rdma *r, uint16_t port, union name *name)
+static socklen_t bind_address(const struct doca_rdma *r, uint16_t port, union name *name)
 {
 	if (!is_tcp(r))
 		return local_name(port, name);
@@ -186,7 +186,7 @@ static bool is_own(const struct doca_rdma *r, int fd)
 	       (!getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &n) && peer.uid == geteuid());
 }
 
-static bool say(const struct doca_rdma_connection *c, enum packet_kind kind)
+static bool send_packet(const struct doca_rdma_connection *c, enum packet_kind kind)
 {
 	const struct rdma_packet p = {.blob = c->blob, .kind = kind};
 	return send(c->fd, &p, sizeof p, MSG_DONTWAIT | MSG_NOSIGNAL) == sizeof p;
@@ -259,7 +259,7 @@ static const char *call(struct doca_rdma_connection *c)
 	if (c->fd >= 0 && rc && errno == EINPROGRESS)
 		return watch(c->rdma, c->fd, c, EPOLLOUT) ? NULL : "no connection to the server";
 	if (!rc && is_own(c->rdma, c->fd))
-		return watch(c->rdma, c->fd, c, EPOLLIN) && say(c, PACKET_REQUEST)
+		return watch(c->rdma, c->fd, c, EPOLLIN) && send_packet(c, PACKET_REQUEST)
 			       ? NULL
 			       : "no connection to the server";
 	return retry_later(c);
@@ -274,7 +274,7 @@ static const char *ask(struct doca_rdma_connection *c)
 	if (getsockopt(c->fd, SOL_SOCKET, SO_ERROR, &error, &n) || error)
 		return retry_later(c);
 	c->asked = true;
-	return !epoll_ctl(c->rdma->sockets, EPOLL_CTL_MOD, c->fd, &e) && say(c, PACKET_REQUEST)
+	return !epoll_ctl(c->rdma->sockets, EPOLL_CTL_MOD, c->fd, &e) && send_packet(c, PACKET_REQUEST)
 		       ? NULL
 		       : "no connection to the server";
 }
@@ -338,13 +338,13 @@ doca_error_t doca_rdma_connect_to_addr(struct doca_rdma *rdma, struct doca_rdma_
 	RETURN_INSIDE(rdma->ctx.pe, connect_to(rdma, addr, connection_user_data));
 }
 
-static bool answered(struct doca_rdma_connection *c, const struct rdma_packet *p)
+static bool handle_accept(struct doca_rdma_connection *c, const struct rdma_packet *p)
 {
 	static const uint8_t any[sizeof c->peer_gid];
 	const uint8_t *gid = p->blob.address.gid;
 	const bool right = !memcmp(c->peer_gid, any, sizeof any) || !memcmp(c->peer_gid, gid, sizeof any);
 	if (p->kind != PACKET_ACCEPT || !right || rdma_connection_join(c, &p->blob) ||
-	    !say(c, PACKET_READY)) {
+	    !send_packet(c, PACKET_READY)) {
 		fail(c, p->kind == PACKET_REJECT ? "the server has rejected it"
 			: right			 ? "the server is gone"
 						 : "the server has another GID");
@@ -358,7 +358,7 @@ static bool answered(struct doca_rdma_connection *c, const struct rdma_packet *p
 static doca_error_t open_port(struct doca_rdma *r, struct rdma_listener *l)
 {
 	union name name;
-	const socklen_t n = own_name(r, l->port, &name);
+	const socklen_t n = bind_address(r, l->port, &name);
 	const int one = 1;
 	l->fd = open_socket(r, &name);
 	if (l->fd >= 0 && !setsockopt(l->fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) &&
@@ -470,11 +470,11 @@ doca_error_t doca_rdma_connection_get_addr(const struct doca_rdma_connection *rd
 	return DOCA_SUCCESS;
 }
 
-static bool requested(struct doca_rdma_connection *c, const struct rdma_packet *p)
+static bool handle_request(struct doca_rdma_connection *c, const struct rdma_packet *p)
 {
 	struct doca_rdma *r = c->rdma;
 	if (p->kind != PACKET_REQUEST || !r->request_cb) {
-		say(c, PACKET_REJECT);
+		send_packet(c, PACKET_REJECT);
 		rdma_connection_free(c);
 		return false;
 	}
@@ -489,7 +489,7 @@ static doca_error_t accept_it(struct doca_rdma_connection *c)
 	if (c->state != CONNECTION_REQUESTED)
 		return REFUSE(DOCA_ERROR_BAD_STATE, "connection %u does not wait for an answer", c->id);
 	TRY(rdma_connection_join(c, &c->peer));
-	if (!say(c, PACKET_ACCEPT))
+	if (!send_packet(c, PACKET_ACCEPT))
 		return REFUSE(DOCA_ERROR_NOT_CONNECTED, "the peer of connection %u is gone", c->id);
 	c->state = CONNECTION_ACCEPTED;
 	c->until_ns = now_ns() + TCP_NS;
@@ -500,7 +500,7 @@ static doca_error_t reject_it(struct doca_rdma_connection *c)
 {
 	if (c->state != CONNECTION_REQUESTED)
 		return REFUSE(DOCA_ERROR_BAD_STATE, "connection %u does not wait for an answer", c->id);
-	say(c, PACKET_REJECT);
+	send_packet(c, PACKET_REJECT);
 	rdma_connection_free(c);
 	return DOCA_SUCCESS;
 }
@@ -529,7 +529,7 @@ doca_error_t doca_rdma_connection_reject(struct doca_rdma_connection *rdma_conne
 
 /* ---- progress ---- */
 
-static bool established(struct doca_rdma_connection *c)
+static bool report_established(struct doca_rdma_connection *c)
 {
 	struct doca_rdma *r = c->rdma;
 	c->state = CONNECTION_CONNECTED;
@@ -541,7 +541,7 @@ static bool established(struct doca_rdma_connection *c)
 
 /* Reads what has arrived, so that it wakes nobody again. Returns whether the peer has said a packet, in
  * *p: it says one in three states only. */
-static bool hear_packet(struct doca_rdma_connection *c, struct rdma_packet *p)
+static bool read_packet(struct doca_rdma_connection *c, struct rdma_packet *p)
 {
 	const bool speaks = c->state == CONNECTION_CALLING || c->state == CONNECTION_CALLED ||
 			    c->state == CONNECTION_ACCEPTED;
@@ -562,7 +562,7 @@ static bool hear_packet(struct doca_rdma_connection *c, struct rdma_packet *p)
 	return true;
 }
 
-static bool hear(struct doca_rdma_connection *c)
+static bool handle_packet(struct doca_rdma_connection *c)
 {
 	struct rdma_packet p;
 	if (c->state == CONNECTION_CALLING && !c->asked) {
@@ -571,19 +571,19 @@ static bool hear(struct doca_rdma_connection *c)
 			fail(c, why);
 		return false;
 	}
-	if (!hear_packet(c, &p))
+	if (!read_packet(c, &p))
 		return false;
 	if (c->state == CONNECTION_CALLED)
-		return requested(c, &p);
+		return handle_request(c, &p);
 	if (c->state == CONNECTION_CALLING)
-		return answered(c, &p) && established(c);
+		return handle_accept(c, &p) && report_established(c);
 	if (p.kind == PACKET_READY)
-		return established(c);
+		return report_established(c);
 	hung_up(c, "the peer does not speak the protocol");
 	return false;
 }
 
-bool rdma_hear(struct doca_rdma *r)
+bool rdma_handle_event(struct doca_rdma *r)
 {
 	struct epoll_event e;
 	if (r->pid != getpid())
@@ -597,7 +597,7 @@ bool rdma_hear(struct doca_rdma *r)
 		return false;
 	}
 	if (!object_is(e.data.ptr, OBJECT_RDMA_LISTENER))
-		return hear(e.data.ptr);
+		return handle_packet(e.data.ptr);
 	take_call(r, e.data.ptr);
 	return false;
 }

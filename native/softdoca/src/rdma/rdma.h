@@ -344,7 +344,7 @@ void rdma_connection_free(struct doca_rdma_connection *c);
 
 /* address.c */
 /* Handles one event of the context's sockets. Returns whether a callback was called. */
-bool rdma_hear(struct doca_rdma *r);
+bool rdma_handle_event(struct doca_rdma *r);
 /* Closes the socket of a connection. */
 void rdma_hang_up(struct doca_rdma_connection *c);
 void rdma_stop_listening(struct doca_rdma *r);

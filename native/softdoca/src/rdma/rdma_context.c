@@ -124,7 +124,7 @@ bool rdma_quiet(struct doca_ctx *ctx)
 
 /* ---- submitting ---- */
 
-static void hold(const struct doca_buf *b, uint32_t by)
+static void add_users(const struct doca_buf *b, uint32_t by)
 {
 	/* Release: see buf_in_tasks(). */
 	if (b)
@@ -134,9 +134,9 @@ static void hold(const struct doca_buf *b, uint32_t by)
 
 static void hold_all(const struct rdma_task *t, uint32_t by)
 {
-	hold(t->src, by);
-	hold(t->dst, by);
-	hold(t->result, by);
+	add_users(t->src, by);
+	add_users(t->dst, by);
+	add_users(t->result, by);
 }
 
 /* The connection that has the fewest receives, if it may have another. */
@@ -203,7 +203,7 @@ static doca_error_t rdma_submit(struct doca_task *task, uint32_t flags)
 
 /* ---- completing ---- */
 
-static void call(const struct doca_rdma *r, struct rdma_task *t, bool good)
+static void call_back(const struct doca_rdma *r, struct rdma_task *t, bool good)
 {
 	const struct rdma_conf *conf = &r->conf[t->type];
 	rdma_callback *cb = good ? conf->done : conf->failed;
@@ -228,7 +228,7 @@ static void deliver(struct doca_rdma *r, struct rdma_task *t, doca_error_t statu
 	if (!status)
 		rdma_arrived(t);
 	softdoca_task_landed(&t->task, status);
-	call(r, t, !status);
+	call_back(r, t, !status);
 }
 
 static void received(struct rdma_task *t, const struct rdma_cqe *e, struct doca_rdma_connection *c)
@@ -305,7 +305,7 @@ bool rdma_serve_connections(struct doca_rdma *r)
 {
 	if (++r->idle % IDLE_POLLS == 0)
 		look_at_all(r);
-	return end_connection(r) || rdma_hear(r) || end_failed(r);
+	return end_connection(r) || rdma_handle_event(r) || end_failed(r);
 }
 
 static bool deliver_one(struct doca_rdma *r)

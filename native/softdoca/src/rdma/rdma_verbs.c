@@ -66,7 +66,7 @@ static void close_adapter(struct doca_rdma *r)
 
 /* ---- queue pairs ---- */
 
-static unsigned rights(const struct doca_rdma *r)
+static unsigned access_flags(const struct doca_rdma *r)
 {
 	return (r->permissions & DOCA_ACCESS_FLAG_RDMA_WRITE ? IBV_ACCESS_REMOTE_WRITE : 0u) |
 	       (r->permissions & DOCA_ACCESS_FLAG_RDMA_READ ? IBV_ACCESS_REMOTE_READ : 0u) |
@@ -94,7 +94,7 @@ static int pair_open(struct doca_rdma_connection *c)
 	TRY(softdoca_verbs.port_address(a->d, own));
 	TRY(make(r, a->pd, cap, &c->pair));
 	TRY(make(r, a->d->link_pd, one, &c->link));
-	TRY(softdoca_verbs.qp_init(a->d, c->pair, rights(r), own));
+	TRY(softdoca_verbs.qp_init(a->d, c->pair, access_flags(r), own));
 	TRY(softdoca_verbs.qp_init(a->d, c->link, IBV_ACCESS_REMOTE_WRITE, &link));
 	c->qpn = own->qpn;
 	c->blob.link_qpn = link.qpn;
@@ -255,7 +255,7 @@ static const char *text_of(int status)
 	}
 }
 
-static void explain(const struct doca_rdma_connection *c, int status)
+static void log_broken(const struct doca_rdma_connection *c, int status)
 {
 	if (status != IBV_WC_WR_FLUSH_ERR)
 		softdoca_log(DOCA_LOG_LEVEL_WARNING, "doca_pe_progress",
@@ -282,7 +282,7 @@ static void answered(struct doca_rdma *r, const struct ibv_wc *wc)
 	c->probe = 0;
 	if (!wc->status || c->state != CONNECTION_CONNECTED)
 		return;
-	explain(c, wc->status);
+	log_broken(c, wc->status);
 	rdma_connection_break(c);
 }
 
@@ -305,7 +305,7 @@ static void take(struct doca_rdma *r, const struct ibv_wc *wc)
 		return;
 	}
 	if (wc->status && c)
-		explain(c, wc->status);
+		log_broken(c, wc->status);
 	r->over.taken[r->over.n_taken++] = (struct rdma_cqe){.qpn = wc->qp_num,
 							     .bytes = wc->byte_len,
 							     .immediate = wc->imm_data,

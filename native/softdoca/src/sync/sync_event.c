@@ -247,7 +247,7 @@ static doca_error_t make_page(struct doca_sync_event *e)
 				strerror(errno));
 }
 
-doca_error_t sync_place_value(struct doca_sync_event *e)
+doca_error_t sync_choose_place(struct doca_sync_event *e)
 {
 	bool remote = (e->publishers | e->subscribers) & SYNC_REMOTE;
 	doca_error_t error = DOCA_SUCCESS;
@@ -354,7 +354,7 @@ doca_error_t doca_sync_event_start(struct doca_sync_event *event)
 	TRY(sync_startable(event));
 	if (event->mode == SYNC_CONTEXT) /* SE reference, doca_sync_event_as_ctx */
 		return REFUSE(DOCA_ERROR_BAD_STATE, "the event is a context: start that");
-	doca_error_t error = sync_place_value(event);
+	doca_error_t error = sync_choose_place(event);
 	if (error == DOCA_SUCCESS)
 		event->mode = SYNC_ALONE;
 	return error;

@@ -108,7 +108,7 @@ struct doca_sync_event_remote_net {
 
 struct doca_sync_event *sync_event_new(enum object_kind kind);
 /* Chooses where the value is stored; later calls do nothing. Errors: NOT_SUPPORTED, NO_MEMORY. */
-doca_error_t sync_place_value(struct doca_sync_event *e);
+doca_error_t sync_choose_place(struct doca_sync_event *e);
 /* Checks that the event can be started: it is configured and not started. */
 doca_error_t sync_startable(const struct doca_sync_event *e);
 /* Stores dev in *slot and keeps it from being closed; releases the device that was in *slot, if

@@ -118,7 +118,7 @@ static doca_error_t export(struct doca_sync_event *e, struct doca_dev *dev, enum
 {
 	doca_error_t error = exportable(e, dev, kind, func);
 	if (error == DOCA_SUCCESS)
-		error = sync_place_value(e);
+		error = sync_choose_place(e);
 	if (error == DOCA_SUCCESS)
 		error = register_page(e, dev, func);
 	if (error == DOCA_SUCCESS && !e->desc[kind].bytes)

@@ -96,7 +96,7 @@ static doca_error_t start(struct doca_ctx *ctx)
 	if (error == DOCA_SUCCESS && !n) /* guess */
 		error = REFUSE(DOCA_ERROR_BAD_STATE, "no tasks are configured");
 	if (error == DOCA_SUCCESS)
-		error = sync_place_value(e);
+		error = sync_choose_place(e);
 	for (int op = 0; op < SYNC_OPS && error == DOCA_SUCCESS; op++)
 		if (e->conf[op].n && !make_tasks(e, (enum sync_op)op))
 			error = REFUSE(DOCA_ERROR_NO_MEMORY, "no memory for %u tasks",
@@ -206,7 +206,7 @@ static bool progress(struct doca_ctx *ctx)
 	return true;
 }
 
-static int handle(struct doca_ctx *ctx)
+static int fileno_of(struct doca_ctx *ctx)
 {
 	return event_of(ctx)->timer_fd;
 }
@@ -250,7 +250,7 @@ const struct ctx_ops sync_ops = {
 	.ended = ended,
 	.submit = submit,
 	.progress = progress,
-	.fileno = handle,
+	.fileno = fileno_of,
 	.arm = arm,
 	.disarm = disarm,
 	.free_task = free_task,

@@ -89,8 +89,8 @@ static doca_error_t qp_open(struct doca_verbs_qp *qp)
 	return DOCA_SUCCESS;
 }
 
-/* Counts the queue pair as a user of what it uses. */
-static void use(const struct doca_verbs_qp *qp, unsigned by)
+/* Adds to the users of the domain and the memory that the queue pair uses. */
+static void add_users(const struct doca_verbs_qp *qp, unsigned by)
 {
 	const struct doca_verbs_qp_init_attr *a = &qp->init;
 	atomic_fetch_add(&qp->pd->users, by);
@@ -127,7 +127,7 @@ doca_error_t doca_verbs_qp_create(struct doca_verbs_context *verbs_ctx,
 		softdoca_object_free(qp);
 		return error;
 	}
-	use(qp, 1);
+	add_users(qp, 1);
 	*verbs_qp = qp;
 	return DOCA_SUCCESS;
 }
@@ -153,7 +153,7 @@ doca_error_t doca_verbs_qp_destroy(struct doca_verbs_qp *verbs_qp)
 		softdoca_gpu_drop(verbs_qp->structure);
 		softdoca_gpu_drop(verbs_qp->words);
 	}
-	use(verbs_qp, -1u);
+	add_users(verbs_qp, -1u);
 	free(verbs_qp->own);
 	softdoca_object_free(verbs_qp);
 	return DOCA_SUCCESS;
