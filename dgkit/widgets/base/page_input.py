@@ -9,13 +9,17 @@ from __future__ import annotations
 import contextlib
 import inspect
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, SupportsIndex, TypeAlias
 
 from ...units import parse_size
 
 Json = dict[str, Any]  # a JSON object: a message between a panel and its views, or a part of one
+JsonValue: TypeAlias = "bool | int | float | str | list[JsonValue] | dict[str, JsonValue] | None"
+Buffers = Sequence[memoryview]
+Reply = tuple[Json, list[bytes]]  # with buffers
+Handler: TypeAlias = Callable[..., Reply | Json | None]  # a method that a view may call
 
 _MAX_DEPTH = 8  # of lists and objects in a message; panels send four at most
 _MAX_SHOWN = 60  # characters of a value in an error
@@ -25,7 +29,7 @@ _TYPES: dict[str, type] = {  # by the annotation of a handler's parameter
 }  # fmt: skip
 
 
-def check_json(value: Any, depth: int = 0) -> None:
+def check_json(value: JsonValue, depth: int = 0) -> None:
     """Raise ValueError for JSON that could not be sent back to a view.
 
     Numbers are finite, text is valid Unicode, and lists and objects are nested at most 8 deep.
@@ -49,7 +53,7 @@ def check_json(value: Any, depth: int = 0) -> None:
             check_json(item, depth + 1)
 
 
-def check_fields(method: Callable[..., Any], fields: Json) -> None:
+def check_fields(method: Handler, fields: Json) -> None:
     """Raise ValueError if a field has another type than the handler's parameter of that name."""
     for name, expected in _annotations(method).items():
         value = fields.get(name)
@@ -71,18 +75,19 @@ def check_traits(state: Json) -> None:
         raise ValueError(f"a page cannot set {', '.join(forbidden)}: it is the code of the panel")
 
 
-def reply_id(value: Any) -> str | int | None:
+def reply_id(value: JsonValue) -> str | int | None:
     """Return the id of a request if it can be sent back, else None."""
-    is_id = isinstance(value, int) or (isinstance(value, str) and value.isascii())
-    return value if is_id else None
+    if isinstance(value, int) or (isinstance(value, str) and value.isascii()):
+        return value
+    return None
 
 
 @cache
-def _annotations(method: Callable[..., Any]) -> dict[str, str]:
+def _annotations(method: Handler) -> dict[str, str]:
     return {one.name: str(one.annotation) for one in inspect.signature(method).parameters.values()}
 
 
-def _shown(value: Any) -> str:
+def _shown(value: JsonValue) -> str:
     text = repr(value)
     return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."
 
@@ -104,7 +109,7 @@ def for_field(field: str) -> Iterator[None]:
         raise
 
 
-def to_shape(value: Any) -> int | tuple[int, ...]:
+def to_shape(value: str | int | Iterable[int]) -> int | tuple[int, ...]:
     """Return `"1024, 1024"`, `"1M"`, `4096` or `(64, 64)` as a shape.
 
     Raises:
@@ -117,7 +122,7 @@ def to_shape(value: Any) -> int | tuple[int, ...]:
     return lengths if len(lengths) > 1 else lengths[0]
 
 
-def to_size(value: Any) -> int:
+def to_size(value: str | SupportsIndex) -> int:
     """Return `"64K"` or `65536` as a number of bytes, at least 1.
 
     Raises:
@@ -127,7 +132,7 @@ def to_size(value: Any) -> int:
     return parse_size(value) if isinstance(value, str) else _integer("the size", value, 1)
 
 
-def to_offset(value: Any) -> int:
+def to_offset(value: str | SupportsIndex) -> int:
     """Return `"0x100"` or `256` as a number of bytes, at least 0.
 
     Raises:
@@ -139,7 +144,7 @@ def to_offset(value: Any) -> int:
     return _integer("the offset", value, 0)
 
 
-def _integer(name: str, value: Any, minimum: int) -> int:
+def _integer(name: str, value: SupportsIndex, minimum: int) -> int:
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise TypeError(f"{name} is {value!r}; it must be an integer, or text such as '64K'")
     number = int(value)
@@ -148,7 +153,7 @@ def _integer(name: str, value: Any, minimum: int) -> int:
     return number
 
 
-def bounded_int(name: str, value: Any, minimum: int, maximum: int) -> int:
+def bounded_int(name: str, value: str | int, minimum: int, maximum: int) -> int:
     """Return an integer from `minimum` to `maximum`, given as a number or as text.
 
     Args:

@@ -27,7 +27,17 @@ from ... import cell_lifetime
 from ...errors import DgkitError
 from .error_text import explain
 from .esm import link
-from .page_input import Json, check_fields, check_json, check_traits, reply_id
+from .page_input import (
+    Buffers,
+    Handler,
+    Json,
+    JsonValue,
+    Reply,
+    check_fields,
+    check_json,
+    check_traits,
+    reply_id,
+)
 from .scheduler import PanelClosed
 from .static_output import StaticOutput, note_displayed, picture_containers
 from .traits import StateWidget
@@ -35,9 +45,7 @@ from .traits import StateWidget
 if TYPE_CHECKING:
     from bokeh.model import Model
 
-Buffers = Sequence[memoryview]
-Reply = tuple[Json, list[bytes]]
-F = TypeVar("F", bound=Callable[..., Any])
+H = TypeVar("H", bound=Handler)
 
 _WIDGETS = Path(__file__).parent.parent
 _HAS_TRAITS = frozenset(vars(traitlets.HasTraits()))  # attributes of each instance
@@ -56,7 +64,7 @@ _close_lock = threading.Lock()  # guards the panels' _closing
 _log = logging.getLogger("dgkit.widgets")
 
 
-def handler(method: F) -> F:
+def handler(method: H) -> H:
     """Let a view call this method by `call(name, fields, buffers)`.
 
     The fields are passed as keyword arguments, the buffers as `buffers` if the method has such a
@@ -179,7 +187,7 @@ class Panel(StateWidget):
     def _explain(self, error: Exception) -> dict[str, str]:
         return explain(error)
 
-    def _received(self, _widget: object, content: Any, buffers: Buffers) -> None:
+    def _received(self, _widget: Panel, content: JsonValue, buffers: Buffers) -> None:
         if not isinstance(content, dict):
             kind = type(content).__name__
             _log.error("%s received an invalid message of type %s", type(self).__name__, kind)
@@ -197,10 +205,10 @@ class Panel(StateWidget):
             return
         self.broadcast("reply", out, id=number, value=reply)
 
-    def _call(self, name: Any, fields: Any, buffers: Buffers) -> Reply:
+    def _call(self, name: JsonValue, fields: JsonValue, buffers: Buffers) -> Reply:
         method, accepts = None, ""
-        for receiver in (self, *self.models()) if isinstance(name, str) else ():
-            method = getattr(type(receiver), name, None)
+        for receiver in (self, *self.models()):
+            method = getattr(type(receiver), name, None) if isinstance(name, str) else None
             if accepts := getattr(method, "_dgkit_handler", ""):
                 break
         if method is None or not accepts:
@@ -208,9 +216,8 @@ class Panel(StateWidget):
         if not isinstance(fields, dict):
             raise ValueError(f"invalid message to the panel: {fields!r}")
         check_fields(method, fields)
-        if accepts == "buffers":
-            fields = {**fields, "buffers": buffers}
-        result = method(receiver, **fields)
+        more = {"buffers": buffers} if accepts == "buffers" else {}
+        result = method(receiver, **fields, **more)
         return result if isinstance(result, tuple) else (result or {}, [])
 
     def on_close(self, call: Callable[[], object]) -> None:
@@ -252,7 +259,7 @@ class Panel(StateWidget):
         return f"<p>{html.escape(self.title)}: run the cell for the live view.</p>"
 
     def static_text(self) -> str:
-        """Return the same as plain text."""
+        """Return static_html() as plain text."""
         return f"<dgkit.{type(self).__name__}>"
 
     def static_figures(self) -> list[Model]:

@@ -226,7 +226,7 @@ class SessionModel:
         Returns:
             A function that unregisters it.
         """
-        return self._listed(self._byte_views, show)
+        return self._add_revocable(self._byte_views, show)
 
     def subscribe(self, panel: Panel) -> None:
         """Send `session` messages to the panel's views until the panel is closed."""
@@ -249,10 +249,10 @@ class SessionModel:
         Returns:
             A function that unregisters it.
         """
-        return self._listed(self._listeners, (changes, call))
+        return self._add_revocable(self._listeners, (changes, call))
 
-    def _listed(self, known: list[T], new: T) -> Callable[[], None]:
-        """Append an item to a list; return a function that removes it."""
+    def _add_revocable(self, known: list[T], new: T) -> Callable[[], None]:
+        """Append an item to a list; return a function that removes the item."""
         with self._lock:
             known.append(new)
 
@@ -359,7 +359,7 @@ def regions_trait() -> State[P, tuple[SessionRegion, ...]]:
 def selected_trait() -> State[P, SessionRegion | None]:
     """Return the trait `selected` of a panel."""
 
-    def assign(panel: P, value: object) -> None:
+    def assign(panel: P, value: SessionRegion | int | str) -> None:
         model = SessionModel.of(panel.session)
         if value is not model.selected_region():
             model.select(choose_region(panel.session, value, model.live()))

@@ -25,10 +25,10 @@ import uuid
 import weakref
 import zlib
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, ClassVar, Protocol, TypeAlias, runtime_checkable
 
 from IPython.core.getipython import get_ipython
-from ipywidgets import Box, Output
+from ipywidgets import Box, Output, Widget
 from ipywidgets.widgets import widget as registry
 
 from ... import cell_lifetime
@@ -36,6 +36,7 @@ from . import scheduler
 
 if TYPE_CHECKING:
     from bokeh.model import Model
+    from IPython.core.interactiveshell import InteractiveShell
 
     from .page_input import Json
 
@@ -254,26 +255,27 @@ def _renewal_failed(error: Exception) -> None:
     _log.error("cannot renew the outputs of panels", exc_info=error)
 
 
-_hooked: weakref.WeakSet[Any] = weakref.WeakSet()  # shells
-_pictures: weakref.WeakKeyDictionary[Any, ContainerPicture] = weakref.WeakKeyDictionary()
+Container: TypeAlias = Box | Output
+_hooked: weakref.WeakSet[InteractiveShell] = weakref.WeakSet()  # shells
+_pictures: weakref.WeakKeyDictionary[Container, ContainerPicture] = weakref.WeakKeyDictionary()
 _displayed: weakref.WeakKeyDictionary[Output, list[_Saved]] = weakref.WeakKeyDictionary()
 
 
 class ContainerPicture:
     """The outputs of a container's panels."""
 
-    def __init__(self, container: Any) -> None:
+    def __init__(self, container: Container) -> None:
         self._container = weakref.ref(container)
         self._run = cell_lifetime.current_run()
         self._static = StaticOutput(lambda: list(_panels_in(self._container())))
 
     def publish(self) -> None:
-        """Publish them below the container that the running cell displays, if it has panels."""
+        """Publish the outputs below the container that the cell displays, if it has panels."""
         if next(_panels_in(self._container()), None) is not None:
             self._static.publish()
 
     def publish_late(self) -> None:
-        """Publish them at the end of the cell if panels were added after the display."""
+        """Publish the outputs at the end of the cell if panels were added after the display."""
         if self._run == cell_lifetime.current_run() and not self._static.published:
             self.publish()
 
@@ -304,7 +306,7 @@ def note_displayed(panel: _Saved) -> bool:
     return bool(captured)
 
 
-def _display(container: Any) -> None:
+def _display(container: Container) -> None:
     """Display a container and, below it, the picture of its panels."""
     from IPython.display import publish_display_data
 
@@ -328,7 +330,7 @@ def _publish_late(_result: object = None) -> None:
         picture.publish_late()
 
 
-def _panels_in(widget: Any) -> Iterator[_Saved]:
+def _panels_in(widget: Widget | _Saved | None) -> Iterator[_Saved]:
     """Iterate over the open panels in a widget, from the first to the last."""
     if isinstance(widget, _Saved):
         if not widget.closed:

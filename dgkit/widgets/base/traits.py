@@ -164,7 +164,9 @@ def _text_of(name: str, value: object, error: Exception) -> str:
     return text if text.startswith(f"{name} is ") else f"{name} is {value!r}: {text}"
 
 
-def choose_region(session: Session, value: object, regions: tuple[SessionRegion, ...]) -> int:
+def choose_region(
+    session: Session, value: SessionRegion | int | str, regions: tuple[SessionRegion, ...]
+) -> int:
     """Return the id of the region assigned to a trait as a region, an id or a name.
 
     Raises:

@@ -135,7 +135,7 @@ class DoctorPanel(BokehPanel):
 
     @handler
     def compare(self, path: str) -> None:
-        """Compare with a snapshot, a file that the kernel can read; with none if it is empty."""
+        """Compare with a snapshot, a file that the kernel can read; "" ends the comparison."""
         other = snapshot_paths(path.strip())[0] if path.strip() else None
         if other is not None:
             open_machines([other])
@@ -234,12 +234,12 @@ class DoctorPanel(BokehPanel):
                     self.broadcast("progress", at=list(self._progress))
                 yield
         except StopIteration as end:
-            self._take(end.value)
+            self._show_result(end.value)
         except Exception as error:  # shown in the panel, and raised by wait()
             self._error = error
             self.fail(error)
 
-    def _take(self, result: Result) -> None:
+    def _show_result(self, result: Result) -> None:
         self._result, topology = result, result.topology
         if topology is None or not topology.has(self._pair):
             self._pair = None if topology is None else topology.nearest

@@ -19,7 +19,7 @@ _MAX_ROWS = 64
 
 
 def serialize_request(request: Request, at: list[int]) -> Json:
-    """Return what runs, and how far it is."""
+    """Return the running request and its progress."""
     return {"check": request.check or request.experiment, "at": at}
 
 

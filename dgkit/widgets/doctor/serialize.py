@@ -10,10 +10,10 @@ from ...doctor.collect.snapshot import RecordedReader
 from ...doctor.data_paths import DataPath
 from ...doctor.diagnosis import Diagnosis
 from ...doctor.facts.bluefield import side
-from ...doctor.finding import printable
 from ...doctor.format.summary import FindingGroup, group_findings, headline, proviso
 from ...doctor.machine import Machine
 from ...doctor.references import Source
+from ...units import one_line
 
 if TYPE_CHECKING:
     from ..base.page_input import Json
@@ -108,4 +108,4 @@ def _source(source: Source) -> dict[str, str]:
 
 def truncate(text: str, max_length: int = _MAX_TEXT) -> str:
     """Return a text truncated and on one line, so that it is one command in a terminal."""
-    return printable(text if len(text) <= max_length else f"{text[:max_length]}…")
+    return one_line(text if len(text) <= max_length else f"{text[:max_length]}…")

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 
 import traitlets
 
-from ..base.panel import Panel, Reply, handler
+from ..base.panel import Panel, handler
 from . import bokehjs
 
 if TYPE_CHECKING:
     from bokeh.document import Document
     from bokeh.model import Model
 
-    from ..base.page_input import Json
+    from ..base.page_input import Json, Reply
 
 _MAX_SAVED = 1 << 20  # most characters of figures in the widget state, which every page loads
 

@@ -20,6 +20,15 @@ from ... import files
 
 if TYPE_CHECKING:
     from bokeh.model import Model
+    from bokeh.models import CategoricalColorMapper, LinearColorMapper, Plot, Range
+    from bokeh.models.annotations import Legend, LegendItem
+    from bokeh.models.glyph import Glyph
+    from bokeh.models.renderers import GlyphRenderer
+    from matplotlib.artist import Artist
+    from matplotlib.figure import SubFigure
+    from numpy.typing import NDArray
+
+    from ..base.page_input import Json
 
 WIDTHS = {"column": 3.3, "page": 7.0}  # inches: one column, and both with the gap between them
 _PICTURE = 7.2  # inches of a picture of 720 px
@@ -28,7 +37,7 @@ _FORMATS = ("pdf", "svg", "png")
 _LEAST, _MOST = 1.5, 20.0  # inches
 _FONT, _LINE = 8, 1.2  # points
 _HANDLE, _LETTER = 0.5, 0.06  # inches: an entry of the legend, without and per letter
-_SETTINGS: dict[str, Any] = {
+_SETTINGS = {
     "font.family": ["DejaVu Sans"], "font.size": _FONT, "text.usetex": False,
     "pdf.fonttype": 42, "svg.fonttype": "path", "svg.hashsalt": "dgkit",
 }  # fmt: skip
@@ -37,6 +46,7 @@ _DASHED = (0, (4, 2))
 _MOST_NAMES = 6  # of factors on an axis; of more, the groups are named
 _MOST_POINTS = 2000  # of a line or a scatter
 _AXIS_OF = {"x": 0, "left": 0, "right": 0, "y": 1, "y1": 1, "y2": 1, "top": 1, "bottom": 1}
+_Positions = dict[tuple[str, ...], float]  # of the factors of a range
 _COLOUR, _NO_COLOUR = "#1e88e5", "#ececec"
 
 
@@ -79,7 +89,7 @@ def save_figure(
             raise ValueError(f"the figure has {wrong}; it must be one plot of lines and bars")
         title = drawings[0].title
         text = ". ".join(part.rstrip(".") for part in (title, caption) if part) + "."
-        metadata: dict[str, Any] = {"Title": title, _CAPTION[kind]: text}
+        metadata: Json = {"Title": title, _CAPTION[kind]: text}
         metadata |= {"pdf": {"CreationDate": None}, "svg": {"Date": None}}.get(kind, {})
         drawn.savefig(out, format=kind, metadata=metadata, dpi=600)
     files.replace_file(target, out.getvalue())
@@ -110,7 +120,7 @@ def picture(figures: Sequence[Model]) -> bytes:
     return out.getvalue()
 
 
-def plots(figure: Model) -> list[Any]:
+def plots(figure: Model) -> list[Plot]:
     """Return the plots in a figure or layout, in their order."""
     from bokeh.models import Plot
 
@@ -135,10 +145,62 @@ def _inches(name: str, value: str | float) -> float:
     return float(value)
 
 
+class _Rows:
+    """Properties of a glyph, with a value for each row of its data; factors are positions."""
+
+    def __init__(self, renderer: GlyphRenderer[Glyph], factors: Sequence[_Positions]) -> None:
+        from bokeh.models import ColumnDataSource
+
+        self.glyph, self.kind = renderer.glyph, type(renderer.glyph).__name__
+        source = renderer.data_source
+        self.data = source.data if isinstance(source, ColumnDataSource) else {}
+        self._factors = factors
+
+    def values(self, name: str) -> list[Any]:
+        """Return a property's values; numbers for the names of a range."""
+        from bokeh.models import CategoricalColorMapper, LinearColorMapper
+
+        spec = getattr(self.glyph, name)
+        count = max((len(column) for column in self.data.values()), default=1)
+        column = getattr(spec, "field", spec)
+        if isinstance(column, dict):
+            column = column.get("field")
+        if isinstance(column, str) and column in self.data:
+            values = list(self.data[column])
+            transform = getattr(spec, "transform", None)
+            if isinstance(transform, CategoricalColorMapper):
+                values = [_mapped(transform, value) for value in values]
+            elif isinstance(transform, LinearColorMapper):
+                values = [_shaded(transform, value) for value in values]
+        else:
+            values = [getattr(spec, "value", spec)] * count
+        known = self._factors[_AXIS_OF[name]] if name in _AXIS_OF else {}
+        keys = [tuple([v] if isinstance(v, str) else v) if _named(v) else v for v in values]
+        return [known.get(v, v) if isinstance(v, tuple) else v for v in keys] if known else values
+
+    def columns(self, *names: str) -> list[NDArray[np.float64]]:
+        """Return properties as columns of numbers."""
+        return [np.asarray(self.values(name), float) for name in names]
+
+    def colours(self, part: str) -> list[tuple[str, float]]:
+        """Return colour and opacity for each row, of the `line` or the `fill`."""
+        pairs = zip(self.values(f"{part}_color"), self.values(f"{part}_alpha"), strict=False)
+        return [
+            (colour if isinstance(colour, str) else _COLOUR, alpha if _is_number(alpha) else 1.0)
+            for colour, alpha in pairs
+        ]
+
+    def stroke(self) -> Json:
+        """Return colour and dashes of a line, as Matplotlib takes them."""
+        dash = getattr(self.glyph, "line_dash", None)
+        colour = self.colours("line")[0] if self.data else _COLOUR
+        return {"color": colour, "linestyle": _DASHED if dash and dash != "solid" else "-"}
+
+
 class _PlotDrawing:
     """One plot, drawn into a figure or a part of one; `missing` names the glyphs that it lacks."""
 
-    def __init__(self, plot: Any, part: Any, *, legend: str = "upper") -> None:
+    def __init__(self, plot: Plot, part: SubFigure, *, legend: str = "upper") -> None:
         from bokeh.models.annotations import Label, Legend
         from bokeh.models.renderers import GlyphRenderer
 
@@ -146,7 +208,7 @@ class _PlotDrawing:
         self.title = str(getattr(plot.title, "text", "") or "")
         self._plot, self._part, self._axes = plot, part, part.add_subplot()
         self._factors = [_positions(each) for each in (plot.x_range, plot.y_range)]
-        self._handles: dict[str, Any] = {}  # of the legend, by name
+        self._handles: dict[str, Artist] = {}  # of the legend, by name
         self._width = part.bbox.width / part.figure.dpi  # inches
         renderers = [
             each for each in plot.renderers if isinstance(each, GlyphRenderer) and each.visible
@@ -156,10 +218,13 @@ class _PlotDrawing:
         for order, renderer in enumerate(renderers):
             self._draw(renderer, 2 + order / 1000)
         for label in plot.select({"type": Label}):
-            self._axes.text(float(label.x), float(label.y), str(label.text), fontsize=_FONT - 1)
+            assert isinstance(label, Label)
+            x, y = float(str(label.x)), float(str(label.y))
+            self._axes.text(x, y, str(label.text), fontsize=_FONT - 1)
         for which in ("x", "y"):
             self._limit(which)
         for each in plot.select({"type": Legend}):
+            assert isinstance(each, Legend)
             self._add_legend(each)
         if len(self._factors[0]) > _MOST_NAMES:
             for renderer in renderers:
@@ -232,168 +297,126 @@ class _PlotDrawing:
             columnspacing=1.2, borderpad=0,
         )  # fmt: skip
 
-    # Values
-
-    def _values(self, glyph: Any, data: Any, name: str) -> list[Any]:
-        """Return a property's values, one for each row; numbers for names of a range."""
-        from bokeh.models import LinearColorMapper
-
-        spec, rows = getattr(glyph, name), max((len(v) for v in data.values()), default=1)
-        column = getattr(spec, "field", spec)
-        if isinstance(column, dict):
-            column = column.get("field")
-        if isinstance(column, str) and column in data:
-            values = list(data[column])
-            transform = getattr(spec, "transform", None)
-            if hasattr(transform, "factors"):
-                values = [_mapped(transform, value) for value in values]
-            elif isinstance(transform, LinearColorMapper):
-                values = [_shaded(transform, value) for value in values]
-        else:
-            values = [getattr(spec, "value", spec)] * rows
-        known = self._factors[_AXIS_OF[name]] if name in _AXIS_OF else {}
-        keys = [tuple([v] if isinstance(v, str) else v) if _named(v) else v for v in values]
-        return [known.get(v, v) if isinstance(v, tuple) else v for v in keys] if known else values
-
-    def _columns(self, glyph: Any, data: Any, *names: str) -> list[Any]:
-        return [np.asarray(self._values(glyph, data, name), float) for name in names]
-
-    def _colours(self, glyph: Any, data: Any, part: str) -> list[Any]:
-        """Return colour and opacity for each row, of the `line` or the `fill`."""
-        colours = self._values(glyph, data, f"{part}_color")
-        alphas = self._values(glyph, data, f"{part}_alpha")
-        return [
-            (colour if isinstance(colour, str) else _COLOUR, alpha if _is_number(alpha) else 1.0)
-            for colour, alpha in zip(colours, alphas, strict=False)
-        ]
-
     # Glyphs
 
-    def _draw(self, renderer: Any, zorder: float) -> None:
-        glyph, data, axes = renderer.glyph, renderer.data_source.data, self._axes
-        name = type(glyph).__name__
+    def _draw(self, renderer: GlyphRenderer[Glyph], zorder: float) -> None:
+        rows, axes = _Rows(renderer, self._factors), self._axes
+        name = rows.kind
         if name == "Line":
-            x, y = self._columns(glyph, data, "x", "y")
+            x, y = rows.columns("x", "y")
             step = -(-len(x) // _MOST_POINTS) or 1
-            axes.plot(
-                x[::step], y[::step], linewidth=_LINE, zorder=zorder, **self._stroke(glyph, data)
-            )
+            axes.plot(x[::step], y[::step], linewidth=_LINE, zorder=zorder, **rows.stroke())
         elif name == "MultiLine":
-            columns = (self._values(glyph, data, each) for each in ("xs", "ys"))
-            for xs, ys, colour in zip(*columns, self._colours(glyph, data, "line"), strict=False):
+            columns = (rows.values(each) for each in ("xs", "ys"))
+            for xs, ys, colour in zip(*columns, rows.colours("line"), strict=False):
                 axes.plot(list(xs), list(ys), color=colour, linewidth=_LINE, zorder=zorder)
         elif name in ("Scatter", "Circle"):
-            x, y = self._columns(glyph, data, "x", "y")
+            x, y = rows.columns("x", "y")
             step = -(-len(x) // _MOST_POINTS) or 1
-            colours = self._colours(glyph, data, "fill")[::step]
+            colours = rows.colours("fill")[::step]
             axes.scatter(x[::step], y[::step], s=2 * self._width, c=colours, lw=0, zorder=zorder)
         elif name == "VArea":
-            colour = self._colours(glyph, data, "fill")[0]
-            axes.fill_between(
-                *self._columns(glyph, data, "x", "y1", "y2"), color=colour, lw=0, zorder=zorder
-            )
+            colour = rows.colours("fill")[0]
+            x, low, high = rows.columns("x", "y1", "y2")
+            axes.fill_between(x, low, high, color=colour, lw=0, zorder=zorder)
         elif name in ("VBar", "HBar", "Quad", "Rect"):
-            self._boxes(glyph, data, name, zorder)
+            self._boxes(rows, zorder)
         elif name in ("VSpan", "HSpan"):
             line = axes.axvline if name == "VSpan" else axes.axhline
-            at = self._values(glyph, data, "x" if name == "VSpan" else "y")
-            for each, colour in zip(at, self._colours(glyph, data, "line"), strict=False):
+            at = rows.values("x" if name == "VSpan" else "y")
+            for each, colour in zip(at, rows.colours("line"), strict=False):
                 line(float(each), color=colour, linewidth=0.8, linestyle=_DASHED)
         elif name == "Text":
-            x, y = self._columns(glyph, data, "x", "y")
-            for *at, text in zip(x, y, self._values(glyph, data, "text"), strict=False):
-                axes.text(*at, str(text), fontsize=_FONT - 1, ha="center", va="center")
+            x, y = rows.columns("x", "y")
+            for left, bottom, text in zip(x, y, rows.values("text"), strict=False):
+                axes.text(left, bottom, str(text), fontsize=_FONT - 1, ha="center", va="center")
         elif name == "Image":
             names = ("image", "x", "y", "dw", "dh")
-            rows = zip(*(self._values(glyph, data, each) for each in names), strict=False)
-            for pixels, left, bottom, width, height in rows:
+            mapper = getattr(rows.glyph, "color_mapper")  # noqa: B009 - only an Image has one
+            images = zip(*(rows.values(each) for each in names), strict=False)
+            for pixels, left, bottom, width, height in images:
                 axes.imshow(
-                    _coloured(np.asarray(pixels), glyph.color_mapper), origin="lower",
+                    _coloured(np.asarray(pixels), mapper), origin="lower",
                     extent=(left, left + width, bottom, bottom + height), aspect="auto",
                     interpolation="nearest", zorder=zorder,
                 )  # fmt: skip
         else:
             self.missing.add(name)
 
-    def _boxes(self, glyph: Any, data: Any, name: str, zorder: float) -> None:
+    def _boxes(self, rows: _Rows, zorder: float) -> None:
         from matplotlib.collections import PolyCollection
 
+        name = rows.kind
         if name == "Quad":
-            left, right, bottom, top = self._columns(glyph, data, "left", "right", "bottom", "top")
+            left, right, bottom, top = rows.columns("left", "right", "bottom", "top")
         elif name == "VBar":
-            x, width, bottom, top = self._columns(glyph, data, "x", "width", "bottom", "top")
+            x, width, bottom, top = rows.columns("x", "width", "bottom", "top")
             left, right = x - width / 2, x + width / 2
         elif name == "HBar":
-            y, height, left, right = self._columns(glyph, data, "y", "height", "left", "right")
+            y, height, left, right = rows.columns("y", "height", "left", "right")
             bottom, top = y - height / 2, y + height / 2
         else:
-            x, width, y, height = self._columns(glyph, data, "x", "width", "y", "height")
+            x, width, y, height = rows.columns("x", "width", "y", "height")
             left, right, bottom, top = x - width / 2, x + width / 2, y - height / 2, y + height / 2
-        corners: Any = np.stack(
+        corners = np.stack(
             [
                 np.column_stack(each)
                 for each in ((left, bottom), (right, bottom), (right, top), (left, top))
             ],
             axis=1,
         )
-        edges = [
-            each if isinstance(each, str) else "none"
-            for each in self._values(glyph, data, "line_color")
-        ]
+        edges = [each if isinstance(each, str) else "none" for each in rows.values("line_color")]
         self._axes.add_collection(PolyCollection(
-            corners, facecolors=self._colours(glyph, data, "fill"),
+            list(corners), facecolors=rows.colours("fill"),
             edgecolors=edges if name == "Rect" else "none", linewidths=0.6, zorder=zorder,
         ))  # fmt: skip
         self._axes.update_datalim(corners.reshape(-1, 2))
         self._axes.autoscale_view()
 
-    def _stroke(self, glyph: Any, data: Any) -> dict[str, Any]:
-        dashed = bool(glyph.line_dash) and glyph.line_dash != "solid"
-        colour = self._colours(glyph, data, "line")[0] if data else _COLOUR
-        return {"color": colour, "linestyle": _DASHED if dashed else "-"}
-
     # Legend
 
-    def _add_legend(self, legend: Any) -> None:
+    def _add_legend(self, legend: Legend) -> None:
         from matplotlib.lines import Line2D
 
         for item in legend.items:
-            if not item.renderers:
+            if isinstance(item, tuple) or not item.renderers:
                 continue
-            renderer = item.renderers[0]
-            glyph, data = renderer.glyph, renderer.data_source.data
-            kind = type(glyph).__name__
-            for row, name in self._label_rows(item, data):
-                if kind in ("Line", "MultiLine", "Scatter", "Circle"):
-                    points = kind in ("Scatter", "Circle")
+            rows = _Rows(item.renderers[0], self._factors)
+            for row, name in self._label_rows(item, rows):
+                if rows.kind in ("Line", "MultiLine", "Scatter", "Circle"):
+                    points = rows.kind in ("Scatter", "Circle")
                     style = {"marker": "o", "markersize": 2, "linestyle": "none"}
                     part = "fill" if points else "line"
-                    colours = self._colours(glyph, data, part) or [_COLOUR]
-                    look = style if points else self._stroke(glyph, data)
+                    colours = rows.colours(part) or [(_COLOUR, 1.0)]
+                    look = style if points else rows.stroke()
                     look |= {"color": colours[min(row, len(colours) - 1)]}
                     self._handles[name] = Line2D([], [], linewidth=_LINE, **look)
                 else:
-                    colours = self._colours(glyph, data, "fill") or [_COLOUR]
+                    colours = rows.colours("fill") or [(_COLOUR, 1.0)]
                     self._add_patch(name, colours[min(row, len(colours) - 1)])
 
-    def _add_patch(self, name: str, colour: Any) -> None:
+    def _add_patch(self, name: str, colour: str | tuple[str, float]) -> None:
         from matplotlib.patches import Patch
 
         self._handles[name] = Patch(color=colour)
 
-    def _add_factors(self, glyph: Any) -> None:
+    def _add_factors(self, glyph: Glyph) -> None:
         """Add a legend of the bars' colours, as the axis names groups of bars only."""
-        mapper: Any = getattr(getattr(glyph, "fill_color", None), "transform", None)
-        for at, factor in enumerate(getattr(mapper, "factors", ())):
+        from bokeh.models import CategoricalColorMapper
+
+        mapper = getattr(getattr(glyph, "fill_color", None), "transform", None)
+        if not isinstance(mapper, CategoricalColorMapper):
+            return
+        for at, factor in enumerate(mapper.factors):
             if isinstance(factor, str):
                 self._add_patch(factor, str(mapper.palette[at % len(mapper.palette)]))
 
-    def _label_rows(self, item: Any, data: Any) -> Iterator[tuple[int, str]]:
+    def _label_rows(self, item: LegendItem, rows: _Rows) -> Iterator[tuple[int, str]]:
         label = item.label
-        column = getattr(label, "field", None)
-        if column in data:
+        column = str(getattr(label, "field", ""))
+        if column in rows.data:
             seen: set[str] = set()
-            for row, value in enumerate(data[column]):
+            for row, value in enumerate(rows.data[column]):
                 if str(value) not in seen:
                     seen.add(str(value))
                     yield row, str(value)
@@ -411,7 +434,7 @@ def _named(value: Any) -> bool:
     )
 
 
-def _positions(span: Any) -> dict[tuple[str, ...], float]:
+def _positions(span: Range) -> _Positions:
     """Return the position of each factor of a range: Bokeh's, with a gap between groups."""
     from bokeh.models import FactorRange
 
@@ -427,7 +450,7 @@ def _positions(span: Any) -> dict[tuple[str, ...], float]:
     return positions
 
 
-def _groups(factors: dict[tuple[str, ...], float]) -> list[tuple[float, str]]:
+def _groups(factors: _Positions) -> list[tuple[float, str]]:
     """Return the middle of each group of factors, with its name."""
     groups: dict[str, list[float]] = {}
     for key, at in factors.items():
@@ -435,31 +458,31 @@ def _groups(factors: dict[tuple[str, ...], float]) -> list[tuple[float, str]]:
     return [(sum(at) / len(at), name) for name, at in groups.items()]
 
 
-def _mapped(mapper: Any, value: Any) -> str:
+def _mapped(mapper: CategoricalColorMapper, value: str | Sequence[str]) -> str:
     """Return the colour that a CategoricalColorMapper gives to a factor."""
     if not isinstance(value, str):
         start, end = mapper.start or 0, mapper.end
         part = tuple(value)[start:end]
         value = part[0] if len(part) == 1 else part
-    factors: Sequence[Any] = mapper.factors
-    return str(mapper.palette[list(factors).index(value) % len(mapper.palette)])
+    return str(mapper.palette[list(mapper.factors).index(value) % len(mapper.palette)])
 
 
-def _shaded(mapper: Any, value: float) -> str:
+def _shaded(mapper: LinearColorMapper, value: float) -> str:
     """Return the colour that a LinearColorMapper gives to a number; of none, a light grey."""
     if not _is_number(value):
         return _NO_COLOUR
-    share = (value - mapper.low) / (mapper.high - mapper.low)
-    palette: Sequence[str] = mapper.palette
-    return palette[min(max(int(share * len(palette)), 0), len(palette) - 1)]
+    low, high = mapper.low or 0.0, mapper.high or 0.0
+    at = int((value - low) / (high - low) * len(mapper.palette))
+    return str(mapper.palette[min(max(at, 0), len(mapper.palette) - 1)])
 
 
-def _coloured(values: Any, mapper: Any) -> Any:
+def _coloured(values: NDArray[np.generic], mapper: LinearColorMapper) -> NDArray[np.float64]:
     """Return the values of an image as RGB."""
     from matplotlib.colors import to_rgba_array
 
-    palette = to_rgba_array([str(colour)[:7] for colour in mapper.palette])[:, :3]
+    palette: NDArray[np.float64] = to_rgba_array([str(c)[:7] for c in mapper.palette])[:, :3]
     low = float(values.min()) if mapper.low is None else float(mapper.low)
     high = float(values.max()) if mapper.high is None else float(mapper.high)
     share = (values.astype(float) - low) / ((high - low) or 1.0)
-    return palette[np.clip((share * len(palette)).astype(int), 0, len(palette) - 1)]
+    at: NDArray[np.intp] = np.clip((share * len(palette)).astype(int), 0, len(palette) - 1)
+    return palette[at]

@@ -14,7 +14,7 @@ from bokeh.plotting import figure
 from ... import html_cards
 from ...units import size_text
 from ..base import scheduler
-from ..base.panel import Reply, handler
+from ..base.panel import handler
 from ..base.viewers import Viewers
 from ..figure.figure import BokehPanel
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from bokeh.model import Model
     from bokeh.models import Axis
 
-    from ..base.page_input import Json
+    from ..base.page_input import Json, Reply
 
 
 SLOWEST = 2.0  # multiple of the median from which a cell has the full colour

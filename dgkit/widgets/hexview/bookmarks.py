@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...errors import BoundsError
 from ..base.panel import handler
@@ -31,7 +31,7 @@ class Bookmarks:
         found = {} if region is None else self._regions.get(region.id, {})
         return dict(sorted(found.items(), key=lambda item: item[1]))
 
-    def assign(self, value: Any) -> None:
+    def assign(self, value: Mapping[str, Range]) -> None:
         """Replace the bookmarks of the region shown.
 
         Raises:
@@ -57,8 +57,7 @@ class Bookmarks:
             TypeError, ValueError, BoundsError, ClosedError: As raised by assign().
         """
         start, stop = self._selection.check_range(start, stop)
-        name = name.strip() if isinstance(name, str) else name
-        name = name or f"{start:#x}"
+        name = name.strip() or f"{start:#x}"
         self.assign(self.of(self._selection.require()) | {name: (start, stop)})
         return {"name": name}
 
@@ -73,7 +72,7 @@ class Bookmarks:
         live = {region.id for region in regions}
         self._regions = {number: kept for number, kept in self._regions.items() if number in live}
 
-    def _range(self, name: object, span: Any) -> Range:
+    def _range(self, name: str, span: Range) -> Range:
         try:
             start, stop = span
         except (TypeError, ValueError):
@@ -81,7 +80,7 @@ class Bookmarks:
         return self._selection.check_range(start, stop)
 
 
-def _name(name: Any) -> str:
+def _name(name: str) -> str:
     if not isinstance(name, str) or not 0 < len(name) <= _MAX_NAME:
         raise ValueError(f"the name of a bookmark is {name!r}; it must have 1 to 64 characters")
     return name

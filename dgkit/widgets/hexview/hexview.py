@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ipywidgets import ValueWidget
 
@@ -12,7 +12,7 @@ from ... import html_cards
 from ...errors import DgkitError
 from ...units import parse_size, plural, size_text
 from ..base import scheduler
-from ..base.panel import Buffers, Reply, handler
+from ..base.panel import handler
 from ..base.session_model import SessionPanel
 from ..base.traits import State, choose_region, in_own_thread, region_id
 from .bookmarks import Bookmarks
@@ -23,6 +23,7 @@ from .image import RegionImage
 from .live_view import LiveView, Page
 from .overview import Overview
 from .records import Records
+from .region_scan import ShownBytes
 from .search import SearchTask, parse_pattern
 from .selection import Options, RegionSelection, SelectedBytes
 from .structure import StructureView
@@ -32,7 +33,8 @@ if TYPE_CHECKING:
     from bokeh.model import Model
 
     from ...session import Session, SessionRegion
-    from ..base.page_input import Json
+    from ..base.page_input import Buffers, Json, JsonValue, Reply
+    from .structure import Source
 
 
 _STATIC_BYTES = 256  # in a saved notebook
@@ -115,7 +117,7 @@ class HexView(SessionPanel, ValueWidget):  # type: ignore[misc]
         lambda panel, value: panel._assign_source(value),
         help="What is shown: dpu (read by DMA), host or both.",
     )
-    structure: State[HexView, Any] = State(
+    structure: State[HexView, Source | None] = State(
         lambda panel: panel._structure.described_by,
         lambda panel, value: panel._structure.assign(value),
         to_json=lambda value: None if value is None else str(value),
@@ -157,13 +159,11 @@ class HexView(SessionPanel, ValueWidget):  # type: ignore[misc]
         self._live = LiveView(
             reader, selection.current, sources, self._send_page, self._live_failed
         )
-        scanned = (
-            reader, selection.current, sources, lambda: self._live.on, self.broadcast, self.fail,
-        )  # fmt: skip
-        self._overview = Overview(*scanned)
-        self._image = RegionImage(
-            *scanned, endian=lambda: self._options["endian"], changed=self._changed
+        shown = ShownBytes(
+            reader, selection.current, sources, lambda: self._live.on, self.broadcast, self.fail
         )
+        self._overview = Overview(shown)
+        self._image = RegionImage(shown, lambda: self._options["endian"], self._changed)
         self._structure = StructureView(
             reader, selection.current, lambda: self.sources[0], self._changed
         )
@@ -226,16 +226,16 @@ class HexView(SessionPanel, ValueWidget):  # type: ignore[misc]
 
     # Traits.
 
-    def _assign_region(self, value: Any) -> None:
+    def _assign_region(self, value: SessionRegion | int | str) -> None:
         if value is not self._selection.current():  # also None: linked panels may have no region
             live = self._selection.model.regions
             self.choose(choose_region(self._session, value, live))
 
-    def _assign_offset(self, value: Any) -> None:
+    def _assign_offset(self, value: int) -> None:
         self._selection.scroll_to(value)
         self.broadcast("scroll", at=value)
 
-    def _assign_selection(self, value: Any) -> None:
+    def _assign_selection(self, value: tuple[int, int]) -> None:
         try:
             start, stop = value
         except (TypeError, ValueError):
@@ -244,7 +244,7 @@ class HexView(SessionPanel, ValueWidget):  # type: ignore[misc]
         if wanted != self._selection.span:
             self._go(*wanted)
 
-    def _assign_source(self, value: Any) -> None:
+    def _assign_source(self, value: str) -> None:
         self._options.check_source(self._selection.current(), value)
         self.show(source=value)
 
@@ -326,7 +326,7 @@ class HexView(SessionPanel, ValueWidget):  # type: ignore[misc]
         self._live.acknowledge(view)
 
     @handler
-    def show(self, **options: Any) -> None:
+    def show(self, **options: JsonValue) -> None:
         """Set `source`, `dtype`, `endian`, `columns` and `overview_of` for all views."""
         self._options.change(options)
         self.broadcast_state("state", self.state)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import asdict, dataclass, replace
 from math import isqrt, prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -16,13 +16,13 @@ from ...errors import BoundsError
 from ..base.panel import handler
 from ..base.session_model import describe
 from .clipboard import DTYPES
-from .region_scan import Key, Read, RegionScan
+from .region_scan import Key, Read, RegionScan, ShownBytes
 
 if TYPE_CHECKING:
     from bokeh.plotting import figure as Figure
 
     from ...session import SessionRegion
-    from ..base.page_input import Json
+    from ..base.page_input import Json, JsonValue
 
 MAX_WIDTH = 4096  # pixels per row
 MAX_PIXELS, MAX_READ = 1 << 17, 1 << 20
@@ -63,7 +63,7 @@ class ImageSetting:
     palette: str = PALETTES[0]
     offset: int = 0
 
-    def updated(self, changes: Mapping[str, Any]) -> ImageSetting:
+    def updated(self, changes: Json) -> ImageSetting:
         """Return a copy with these changes.
 
         Raises:
@@ -168,9 +168,11 @@ class RegionImage(RegionScan[Pixels]):
     kind = "image"
     live_s = 0.25
 
-    def __init__(self, *args: Any, endian: Callable[[], str], changed: Callable[[], None]) -> None:
+    def __init__(
+        self, shown: ShownBytes, endian: Callable[[], str], changed: Callable[[], None]
+    ) -> None:
         """Create a hidden image; `changed()` is called when its setting has changed."""
-        super().__init__(*args)
+        super().__init__(shown)
         self._endian, self._changed = endian, changed
         self._setting = ImageSetting()
         self._pixels: Pixels | None = None
@@ -186,7 +188,7 @@ class RegionImage(RegionScan[Pixels]):
         """Read the image of the region, if it is shown; an `image` message follows."""
         self.request(str(view))
 
-    def assign(self, value: Any) -> None:
+    def assign(self, value: Json | None) -> None:
         """Show the image with a new setting, or hide it.
 
         Raises:
@@ -200,7 +202,7 @@ class RegionImage(RegionScan[Pixels]):
         self._show(ImageSetting().updated(value or {}), value is not None)
 
     @handler
-    def show_image(self, on: bool, **changes: Any) -> None:
+    def show_image(self, on: bool, **changes: JsonValue) -> None:
         """Show the image with these changes of its setting, or hide it. Errors as assign()."""
         self._show(self._setting.updated(changes), bool(on))
 

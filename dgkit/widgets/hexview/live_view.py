@@ -9,7 +9,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ...session import SessionRegion
-    from ..base.panel import Reply
+    from ..base.page_input import Reply
     from .fetch import Reader
 
 BLOCK = 256  # bytes remembered together; reads are rounded to whole blocks
@@ -82,9 +82,8 @@ class ChangeTracker:
 
 def _unequal(first: bytes, second: bytes) -> NDArray[np.uint8]:
     """Return 1 where the bytes differ, else 0."""
-    unequal: Any = np.frombuffer(first, "u1") != np.frombuffer(second, "u1")
-    flags: NDArray[np.uint8] = unequal.view("u1")
-    return flags
+    unequal = np.frombuffer(first, "u1") != np.frombuffer(second, "u1")
+    return np.asarray(unequal, "u1")
 
 
 MAX_PAGE = 4096  # bytes

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from ..base.panel import handler
-from .region_scan import Key, Read, RegionScan
+from .region_scan import Key, Read, RegionScan, ShownBytes
 
 if TYPE_CHECKING:
     from ...session import SessionRegion
@@ -84,8 +84,8 @@ class Overview(RegionScan[Scan]):
     kind = "overview"
     live_s = 2.0
 
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
+    def __init__(self, shown: ShownBytes) -> None:
+        super().__init__(shown)
         self._reference: tuple[Key, tuple[int, ...]] | None = None
 
     @handler

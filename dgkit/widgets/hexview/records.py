@@ -9,7 +9,7 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from ..base.page_input import Json
     from .fetch import Reader
     from .structure import Field, Structure, StructureView
+
+    Column: TypeAlias = NDArray[Any]
+    Condition: TypeAlias = tuple[Field, str, np.bytes_ | float]
 
 # Records: each takes 4 bytes for its place in an order, and 8 for the column while sorting.
 MAX_ORDERED = 10_000_000
@@ -65,9 +68,9 @@ class Records:
     def reset(self) -> None:
         """Return to the order of memory."""
         self._cancel()
-        self._order: NDArray[Any] | None = None
+        self._order: Column | None = None
         self._by: Json = {"sort": "", "descending": False, "where": ""}
-        self._key: Any = None
+        self._key: tuple[int, Structure, int] | None = None
 
     def _cancel(self) -> None:
         if self._task is not None:
@@ -131,7 +134,7 @@ class Records:
         self._key = region.id, structure, first
         self._task = scheduler.start(self._steps(arranged, by), self._failed)
 
-    def _steps(self, arranged: Callable[[], NDArray[Any] | None], by: Json) -> scheduler.Steps:
+    def _steps(self, arranged: Callable[[], Column | None], by: Json) -> scheduler.Steps:
         order = yield from in_background(arranged)
         self._order, self._by, self._task = order, by, None
         self._changed()
@@ -179,8 +182,11 @@ class _Columns:
         self._region, self._structure, self._first, self._count = region, structure, first, count
 
     def order(
-        self, conditions: list[tuple[Field, str, Any]], key: Field | None, descending: bool
-    ) -> NDArray[Any] | None:
+        self,
+        conditions: list[Condition],
+        key: Field | None,
+        descending: bool,
+    ) -> Column | None:
         """Return the numbers of the records to show, in order; None for all, as in memory."""
         if not conditions and key is None:
             return None
@@ -194,11 +200,11 @@ class _Columns:
             numbers = numbers[::-1][by][::-1] if descending else numbers[by]
         return numbers
 
-    def _values(self, field: Field) -> NDArray[Any]:
-        array: Any = self._region.array
+    def _values(self, field: Field) -> Column:
+        array = self._region.array
         if hasattr(array, "get"):  # on a GPU: its bytes are copied to the host
             array = np.frombuffer(host_bytes(self._region, 0, self._region.size), "u1")
-        column: NDArray[Any] = np.ndarray(
+        column: Column = np.ndarray(
             (self._count,), field.dtype, array.reshape(-1).view("u1"), self._first + field.offset,
             (self._structure.size,),
         )  # fmt: skip
@@ -223,7 +229,7 @@ def _field(structure: Structure, name: str) -> Field:
     return field
 
 
-def _conditions(structure: Structure, text: str) -> list[tuple[Field, str, Any]]:
+def _conditions(structure: Structure, text: str) -> list[Condition]:
     """Return (field, operator, value) of each condition of a filter.
 
     Raises:
@@ -233,7 +239,7 @@ def _conditions(structure: Structure, text: str) -> list[tuple[Field, str, Any]]
     return [_condition(structure, part) for part in parts]
 
 
-def _condition(structure: Structure, part: str) -> tuple[Field, str, Any]:
+def _condition(structure: Structure, part: str) -> Condition:
     match = _CONDITION.fullmatch(part)
     if match is None:
         raise ValueError(f"{part!r} is no condition; write for example: size > 0x40 and kind == 3")

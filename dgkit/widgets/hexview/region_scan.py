@@ -6,7 +6,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Sequence
-from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Generic, NamedTuple, TypeVar
 
 from ...errors import ClosedError, DgkitError
 from ..base import scheduler
@@ -23,6 +23,26 @@ Key = tuple[int, str]  # the region's id, and the source of the bytes
 Read = Callable[[int, int], Generator[bool, None, bytes]]  # reads (offset, size), in steps
 
 
+class ShownBytes(NamedTuple):
+    """Sources of the bytes that a panel shows, and whether it shows changes live.
+
+    Attributes:
+        reader: Reads the bytes.
+        region: Returns the shown region.
+        sources: Returns the names of the shown sources; the first is read.
+        live: Returns whether live viewing is on.
+        send: Sends a message to all views.
+        failed: Called with an unexpected error.
+    """
+
+    reader: Reader
+    region: Callable[[], SessionRegion | None]
+    sources: Callable[[], Sequence[str]]
+    live: Callable[[], bool]
+    send: Callable[..., None]
+    failed: Callable[[Exception], None]
+
+
 class RegionScan(ABC, Generic[T]):
     """Scan of the shown region on the frame thread, for all views of a panel.
 
@@ -34,27 +54,10 @@ class RegionScan(ABC, Generic[T]):
     kind: ClassVar[str]
     live_s: ClassVar[float]
 
-    def __init__(
-        self,
-        reader: Reader,
-        region: Callable[[], SessionRegion | None],
-        sources: Callable[[], Sequence[str]],
-        live: Callable[[], bool],
-        send: Callable[..., None],
-        failed: Callable[[Exception], None],
-    ) -> None:
-        """Create the scan; nothing is read until a view requests it.
-
-        Args:
-            reader: Reads the bytes.
-            region: Returns the shown region.
-            sources: Returns the names of the shown sources; the first is read.
-            live: Returns whether live viewing is on.
-            send: Sends a message to all views.
-            failed: Called with an unexpected error.
-        """
-        self._reader, self._region, self._sources = reader, region, sources
-        self._live, self._send, self._failed = live, send, failed
+    def __init__(self, shown: ShownBytes) -> None:
+        """Create the scan; nothing is read until a view requests it."""
+        self._reader, self._region, self._sources = shown.reader, shown.region, shown.sources
+        self._live, self._send, self._failed = shown.live, shown.send, shown.failed
         self._viewers = Viewers()
         self._lock = threading.Lock()  # guards _wanted, _running and _task
         self._wanted = self._urgent = self._running = False

@@ -6,7 +6,7 @@ import re
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from .fetch import Fetch, why_no_dpu, why_no_host
 
 if TYPE_CHECKING:
     from ...session import SessionRegion
-    from ..base.page_input import Json
+    from ..base.page_input import Json, JsonValue
     from .fetch import Fetch, Reader
     from .selection import RegionSelection
 
@@ -289,7 +289,7 @@ class SearchTask:
             self._update(status="found", at=match.at, wrapped=match.wrapped)
             self._on_match(match.at, self.state["length"])
 
-    def _update(self, **changes: Any) -> None:
+    def _update(self, **changes: JsonValue) -> None:
         self.state = self.state | changes
         self._send("search", **self.state)
 
@@ -326,7 +326,7 @@ class _Where(NamedTuple):
     backward: bool
 
 
-def _within(start: Any, region: SessionRegion) -> int:
+def _within(start: JsonValue, region: SessionRegion) -> int:
     """Return the offset at which a search starts: `start`, or 0 if it is not in the region."""
     return start if type(start) is int and 0 <= start <= region.size else 0
 

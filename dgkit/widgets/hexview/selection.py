@@ -118,7 +118,7 @@ class RegionSelection:
         self.at = self.offset = start
         self.span = (start, stop)
 
-    def scroll_to(self, offset: Any) -> None:
+    def scroll_to(self, offset: int) -> None:
         """Scroll to a byte.
 
         Raises:
@@ -133,7 +133,7 @@ class RegionSelection:
             )
         self.at = self.offset = offset
 
-    def check_range(self, start: Any, stop: Any) -> tuple[int, int]:
+    def check_range(self, start: int, stop: int) -> tuple[int, int]:
         """Return (start, stop) if these are bytes of the region.
 
         Raises:
@@ -248,7 +248,7 @@ class SelectedBytes:
             yield
 
 
-_CHOICES: dict[str, tuple[Any, ...]] = {
+_CHOICES: dict[str, tuple[str | int, ...]] = {
     "source": (*SOURCES,), "dtype": ("hex", *DTYPES), "endian": ("little", "big"),
     "columns": (0, 8, 16, 32, 64), "overview_of": ("value", "entropy"),
 }  # fmt: skip
@@ -288,7 +288,7 @@ class Options:
         """Return the sources of the bytes shown: `dpu`, `host`, or both."""
         return SOURCES[self.source(region)]
 
-    def check_source(self, region: SessionRegion | None, value: Any) -> None:
+    def check_source(self, region: SessionRegion | None, value: str) -> None:
         """Raise ValueError, with the reason, if the region lacks a source."""
         if region is None or value == self.source(region) or value not in SOURCES:
             return

@@ -10,7 +10,7 @@ import contextlib
 import ctypes
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -19,10 +19,16 @@ from ...units import plural
 from ..base.panel import handler
 
 if TYPE_CHECKING:
+    from _ctypes import _CData
+
     from ...session import SessionRegion
     from ..base.page_input import Json
     from .fetch import Reader
     from .live_view import Page
+
+    CType: TypeAlias = type[_CData]
+    DType: TypeAlias = np.dtype[np.generic]
+    Source: TypeAlias = type[ctypes.Structure] | type[ctypes.Union] | DType | Mapping[str, str]
 
 MAX_FIELDS = 256
 MAX_BYTES = 4096  # size limit of a structure
@@ -50,7 +56,7 @@ class Field(NamedTuple):
     name: str
     type: str
     offset: int
-    dtype: np.dtype[Any]
+    dtype: DType
     bits: tuple[int, int] | None = None
 
     @property
@@ -77,7 +83,7 @@ class Field(NamedTuple):
 class Structure(NamedTuple):
     """A structure: the description it was made from, its name, size in bytes and fields."""
 
-    source: Any
+    source: Source
     name: str
     size: int
     fields: tuple[Field, ...]
@@ -87,7 +93,7 @@ class Structure(NamedTuple):
         return [field.value(data) for field in self.fields]
 
 
-def parse_structure(source: Any) -> Structure:
+def parse_structure(source: Source) -> Structure:
     """Return the structure that is described by `source`.
 
     Args:
@@ -117,7 +123,7 @@ def parse_structure(source: Any) -> Structure:
     return _checked(source, name, size, fields)
 
 
-def _checked(source: Any, name: str, size: int, fields: Iterator[Field]) -> Structure:
+def _checked(source: Source, name: str, size: int, fields: Iterator[Field]) -> Structure:
     found: list[Field] = []
     for field in fields:
         if len(found) == MAX_FIELDS:
@@ -130,7 +136,7 @@ def _checked(source: Any, name: str, size: int, fields: Iterator[Field]) -> Stru
     return Structure(source, name, size, tuple(found))
 
 
-def _declared(name: object, text: object) -> Any:
+def _declared(name: str, text: str) -> str | tuple[str, tuple[int]]:
     match = _DECLARED.fullmatch(text) if isinstance(text, str) else None
     if match is None:
         raise ValueError(
@@ -146,7 +152,7 @@ def _declared(name: object, text: object) -> Any:
     return code if count is None else (code, (count,))
 
 
-def _of_dtype(dtype: np.dtype[Any], name: str, at: int) -> Iterator[Field]:
+def _of_dtype(dtype: DType, name: str, at: int) -> Iterator[Field]:
     """Yield the fields of a dtype, and the fields inside nested structures."""
     base, count = dtype.base, dtype.itemsize // dtype.base.itemsize if dtype.base.itemsize else 0
     if base.names:
@@ -162,13 +168,13 @@ def _of_dtype(dtype: np.dtype[Any], name: str, at: int) -> Iterator[Field]:
         yield Field(name, _type_text(dtype), at, _flat(dtype))
 
 
-def _flat(dtype: np.dtype[Any]) -> np.dtype[Any]:
+def _flat(dtype: DType) -> DType:
     if dtype.subdtype is None:
         return dtype
     return np.dtype((dtype.base, (dtype.itemsize // dtype.base.itemsize,)))
 
 
-def _type_text(dtype: np.dtype[Any]) -> str:
+def _type_text(dtype: DType) -> str:
     base = dtype.base
     text = str(_SHORT.get(base.str[1:].replace("b1", "?"), base.name))
     if base.kind == "V":
@@ -180,7 +186,7 @@ def _type_text(dtype: np.dtype[Any]) -> str:
     return text + "".join(f"[{n}]" for n in dtype.shape)
 
 
-def _of_ctypes(kind: Any, name: str, at: int) -> Iterator[Field]:
+def _of_ctypes(kind: CType, name: str, at: int) -> Iterator[Field]:
     """Yield the fields of a ctypes class, and the fields inside nested classes."""
     for owner in reversed(kind.__mro__):
         for entry in vars(owner).get("_fields_", ()):
@@ -193,27 +199,28 @@ def _of_ctypes(kind: Any, name: str, at: int) -> Iterator[Field]:
                 yield from _of_ctype(inner, path, at + place.offset)
 
 
-def _bit_field(name: str, kind: Any, at: int, low: int, count: int) -> Field:
+def _bit_field(name: str, kind: CType, at: int, low: int, count: int) -> Field:
     dtype = np.dtype(kind)
     last = low + count - 1
     return Field(name, f"{_type_text(dtype)}, bits {low} to {last}", at, dtype, (low, count))
 
 
-def _of_ctype(kind: Any, name: str, at: int) -> Iterator[Field]:
+def _of_ctype(kind: CType, name: str, at: int) -> Iterator[Field]:
     if issubclass(kind, (ctypes.Structure, ctypes.Union)):
         yield from _of_ctypes(kind, name, at)
     elif issubclass(kind, ctypes.Array) and not _is_simple(kind):
-        step = ctypes.sizeof(kind._type_)
-        for index in range(kind._length_):
-            yield from _of_ctype(kind._type_, f"{name}[{index}]", at + index * step)
+        element, count = _element(kind)
+        step = ctypes.sizeof(element)
+        for index in range(count):
+            yield from _of_ctype(element, f"{name}[{index}]", at + index * step)
     elif issubclass(kind, ctypes.Array):
-        scalar, shape = kind, []
+        scalar: CType = kind
+        shape = []
         while issubclass(scalar, ctypes.Array):
-            shape.append(scalar._length_)
-            scalar = scalar._type_
+            scalar, count = _element(scalar)
+            shape.append(count)
         text = scalar is ctypes.c_char and len(shape) == 1
-        element = _scalar(scalar)
-        dtype = np.dtype(f"S{shape[0]}") if text else np.dtype((element, tuple(shape)))
+        dtype = np.dtype(f"S{shape[0]}") if text else np.dtype((_scalar(scalar), tuple(shape)))
         yield Field(name, _type_text(dtype), at, _flat(dtype))
     elif issubclass(kind, ctypes.py_object):
         raise TypeError(f"field {name!r} is a Python object: it has no value in memory")
@@ -223,7 +230,13 @@ def _of_ctype(kind: Any, name: str, at: int) -> Iterator[Field]:
         yield Field(name, f"pointer ({kind.__name__})", at, np.dtype(np.uintp))
 
 
-def _scalar(kind: Any) -> np.dtype[Any]:
+def _element(array: type[ctypes.Array[_CData]]) -> tuple[CType, int]:
+    """Return the type and the number of an array's elements."""
+    element: CType = vars(array)["_type_"]
+    return element, vars(array)["_length_"]
+
+
+def _scalar(kind: CType) -> DType:
     """Return the dtype of a simple ctypes type; for a wide character, that of its code.
 
     Raises:
@@ -232,10 +245,10 @@ def _scalar(kind: Any) -> np.dtype[Any]:
     return np.dtype(np.uint32 if kind is ctypes.c_wchar else kind)
 
 
-def _is_simple(kind: Any) -> bool:
+def _is_simple(kind: CType) -> bool:
     """Return whether NumPy knows the type of the elements."""
     while issubclass(kind, ctypes.Array):
-        kind = kind._type_
+        kind, _ = _element(kind)
     if issubclass(kind, (ctypes.Structure, ctypes.Union, ctypes.py_object)):
         return False
     try:
@@ -245,17 +258,16 @@ def _is_simple(kind: Any) -> bool:
     return True
 
 
-def _text(value: Any, *, plain: bool = False) -> str:
+def _text(value: np.generic | int, *, plain: bool = False) -> str:
     """Return a NumPy scalar or an int as text; an int also in hex digits unless `plain`."""
-    kind = np.asarray(value).dtype.kind
-    if kind == "V":
-        return bytes(value.tobytes()).hex(" ")
-    if kind in "iu":
+    if isinstance(value, np.void):
+        return value.tobytes().hex(" ")
+    if isinstance(value, int | np.integer):
         number = int(value)
         return str(number) if plain or -10 < number < 10 else f"{number} ({number:#x})"
-    if kind == "f":
+    if isinstance(value, np.floating):
         return f"{value:.9g}"
-    return repr(value.item()) if kind in "SU" else str(value)
+    return repr(value.item()) if isinstance(value, np.character) else str(value)
 
 
 class StructureView:
@@ -278,7 +290,10 @@ class StructureView:
         self._changed = changed
         self._reader, self._region, self._source = reader, region, source
         self._assigned: Structure | None = None
-        self._adopted: tuple[Any, Structure | None] = None, None  # of the dtype that is first
+        self._adopted: tuple[DType | None, Structure | None] = (
+            None,
+            None,
+        )  # of the dtype that is first
         self.offset = 0
 
     @property
@@ -297,12 +312,12 @@ class StructureView:
             self.offset = 0
 
     @property
-    def described_by(self) -> Any:
+    def described_by(self) -> Source | None:
         """The description of the structure; None without one."""
         structure = self.structure
         return None if structure is None else structure.source
 
-    def assign(self, source: Any) -> None:
+    def assign(self, source: Source | None) -> None:
         """Lay a structure over the bytes at the current offset; None: that of the region's dtype.
 
         Raises:
@@ -318,7 +333,7 @@ class StructureView:
         self._changed()
 
     @handler
-    def place_structure(self, offset: Any) -> None:
+    def place_structure(self, offset: int) -> None:
         """Move the structure to an offset.
 
         Raises:
@@ -332,7 +347,7 @@ class StructureView:
         self.offset = offset
         self._changed()
 
-    def _check(self, structure: Structure, offset: Any) -> None:
+    def _check(self, structure: Structure, offset: int) -> None:
         region = self._region()
         if type(offset) is not int or offset < 0:
             raise BoundsError(f"structure_offset is {offset!r}; it must be 0 or more")
@@ -379,14 +394,14 @@ class StructureView:
         return {"at": self.offset, "values": values, "error": ""}
 
 
-def _record_dtype(region: SessionRegion | None) -> Any:
+def _record_dtype(region: SessionRegion | None) -> DType | None:
     """Return the dtype of a region's array in this process if it has fields, else None."""
     array = getattr(getattr(region and region.local, "memory", None), "array", None)
     dtype = getattr(array, "dtype", None)
     return dtype if getattr(dtype, "names", None) else None
 
 
-def _parsed(dtype: Any) -> Structure | None:
+def _parsed(dtype: DType | None) -> Structure | None:
     with contextlib.suppress(BoundsError, TypeError):  # too large to be shown
         return None if dtype is None else parse_structure(dtype)
     return None

@@ -54,7 +54,7 @@ class TimeMachine:
             fail: Shows an unexpected error.
         """
         self._selection, self._reader, self._sources = selection, reader, sources
-        self._budget = None if budget is None else _parsed(budget)
+        self._budget = None if budget is None else _budget_bytes(budget)
         self._send, self._fail = send, fail
         self._history: WriteHistory | None = None
         self._region_id = 0
@@ -122,15 +122,15 @@ class TimeMachine:
         span = None if write is None else [write.offset, write.offset + write.size]
         return state | {
             "first": history.first, "last": history.last, "at": self.at, "span": span,
-            "text": self._text(history, moment),
+            "text": self._moment_text(history, moment),
         }  # fmt: skip
 
-    def _text(self, history: WriteHistory, moment: int) -> str:
+    def _moment_text(self, history: WriteHistory, moment: int) -> str:
         write = history.write(moment)
         if write is None and moment == 0:
-            return f"Before the first write. {self._depth(history)}"
+            return f"Before the first write. {self._kept_text(history)}"
         if write is None:
-            return f"Before the oldest write that is kept. {self._depth(history)}"
+            return f"Before the oldest write that is kept. {self._kept_text(history)}"
         bytes_, clock = f"{plural(write.size, 'byte')} at {write.offset:#x}", _clock(write.t_ns)
         text = f"{moment:,} of {history.last:,}: {write.writer} wrote {bytes_} at {clock}"
         if write.number:
@@ -142,7 +142,7 @@ class TimeMachine:
             f"transfers; found at {clock}."
         )
 
-    def _depth(self, history: WriteHistory) -> str:
+    def _kept_text(self, history: WriteHistory) -> str:
         kept = f"{plural(history.last - history.first, 'write')} kept"
         fallen = f", {plural(history.first, 'older one')} fell out" if history.first else ""
         return f"{kept}{fallen}; limit {size_text(self._budget or 0)}."
@@ -219,22 +219,22 @@ class TimeMachine:
     def _announce(self) -> None:
         """Have the frame thread send the new moments, soon."""
         if self._news is None or self._news.done:
-            self._news = scheduler.start(self._tell(), self._fail)
+            self._news = scheduler.start(self._send_state_later(), self._fail)
 
-    def _tell(self) -> scheduler.Steps:
+    def _send_state_later(self) -> scheduler.Steps:
         yield time.monotonic() + _NEWS_S
         self._news = None
         self._send("history", self._about)
 
 
-def _parsed(budget: int | str) -> int:
+def _budget_bytes(budget: int | str) -> int:
     if isinstance(budget, str):
         return parse_size(budget, least=_LEAST)
     return whole("history", budget, _LEAST)
 
 
 def _flags(at: int, n: int, offset: int, size: int) -> bytes:
-    """Return the flags of `n` bytes from `at` on, of which those of a write have changed."""
+    """Return a flag for each of `n` bytes from `at` on: changed if the write covers the byte."""
     before = min(n, max(0, offset - at))
     changed = max(0, min(n, offset + size - at) - before)
     return bytes(before) + b"\3" * changed + bytes(n - before - changed)

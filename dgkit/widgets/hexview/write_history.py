@@ -92,14 +92,14 @@ class _Pieces:
         for piece in self._pieces[first:last]:
             yield piece.part(max(start, piece.start), min(stop, piece.stop))
 
-    def lay(self, start: int, data: bytes, writer: str) -> None:
+    def overwrite(self, start: int, data: bytes, writer: str) -> None:
         """Replace the bytes from `start` on by those of `data`."""
         stop = start + len(data)
         first, last = self._span(start, stop)
         new = [_Piece(start, stop, data, 0, writer)]
         if last == first + 1 and self._pieces[first][:2] == (start, stop):  # as often
-            self._use(data, 1)
-            self._use(self._pieces[first].data, -1)
+            self._count_use(data, 1)
+            self._count_use(self._pieces[first].data, -1)
             self._pieces[first] = new[0]
             return
         old = self._pieces[first:last]
@@ -110,11 +110,11 @@ class _Pieces:
         self._pieces[first:last] = new
         self._starts[first:last] = [piece.start for piece in new]
         for piece in new:
-            self._use(piece.data, 1)
+            self._count_use(piece.data, 1)
         for piece in old:
-            self._use(piece.data, -1)
+            self._count_use(piece.data, -1)
 
-    def _use(self, data: bytes, count: int) -> None:
+    def _count_use(self, data: bytes, count: int) -> None:
         before = self._uses.get(id(data), 0)
         self._uses[id(data)] = before + count
         if not before:
@@ -131,14 +131,14 @@ class _Pieces:
                 runs[-1].append(piece)
             else:
                 runs.append([piece])
-        self._pieces = [_joined(run) for run in runs]
+        self._pieces = [_join(run) for run in runs]
         self._starts = [piece.start for piece in self._pieces]
         self._uses, self._held = {}, 0
         for piece in self._pieces:
-            self._use(piece.data, 1)
+            self._count_use(piece.data, 1)
 
 
-def _joined(run: list[_Piece]) -> _Piece:
+def _join(run: list[_Piece]) -> _Piece:
     data = b"".join(piece.data[piece.at : piece.at + piece.stop - piece.start] for piece in run)
     writer = run[0].writer if len({piece.writer for piece in run}) == 1 else ""
     return _Piece(run[0].start, run[-1].stop, data, 0, writer)
@@ -217,7 +217,7 @@ class WriteHistory:
                 self._add(write, write.data)
 
     def observe(self, offset: int, data: bytes, since_ns: int, writer: str = OUTSIDE) -> bool:
-        """Record what bytes that were read have changed without a report.
+        """Record the changes that bytes, as read now, show and that no transfer reported.
 
         Args:
             offset: Where they are.
@@ -268,7 +268,7 @@ class WriteHistory:
         write = self._writes.popleft()
         assert write.data is not None
         self._cost -= len(write.data) + _WRITE_COST
-        self._base.lay(write.offset, write.data, write.writer)
+        self._base.overwrite(write.offset, write.data, write.writer)
         self.first += 1
         if self._base.cost > self._base_limit:
             self._base.compact(by_writer=True)
@@ -276,7 +276,7 @@ class WriteHistory:
                 self._base.compact(by_writer=False)
 
     def write(self, moment: int) -> Write | None:
-        """Return the write that led to a moment; None if it fell out, or there is none."""
+        """Return the write that led to a moment; None if it is not kept any more."""
         with self.lock:
             at = moment - self.first - 1
             return self._writes[at] if 0 <= at < len(self._writes) else None
@@ -298,7 +298,7 @@ class WriteHistory:
         with self.lock:
             pieces = self._pieces(self._until(moment), offset, offset + size)
         return Past(
-            _joined(pieces).data if pieces else b"",
+            _join(pieces).data if pieces else b"",
             [(piece.stop - piece.start, piece.writer) for piece in pieces],
         )
 

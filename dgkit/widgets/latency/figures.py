@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import nan
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from bokeh.document import Document
 from bokeh.models import (
@@ -119,7 +119,8 @@ def _legend_only(fig: figure, drawn: GlyphRenderer[Any]) -> GlyphRenderer[Any]:
 
     BokehJS rebuilds a legend, and leaves it empty, whenever the data of its renderers change.
     """
-    source = cast(ColumnDataSource, drawn.data_source)
+    source = drawn.data_source
+    assert isinstance(source, ColumnDataSource)
     renderer = GlyphRenderer(
         glyph=drawn.glyph,
         data_source=ColumnDataSource({name: [nan] for name in source.column_names}),

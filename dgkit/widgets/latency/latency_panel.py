@@ -11,7 +11,7 @@ import contextlib
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from ..base.panel import Reply, handler
+from ..base.panel import handler
 from ..base.session_model import SessionModel, SessionPanel
 from ..base.traits import State, choose_region, region_id
 from ..figure.figure import BokehPanel, document_state
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from bokeh.model import Model
 
     from ...session import Session, SessionRegion
-    from ..base.page_input import Json
-    from .size_sweep import SizeSweep
+    from ..base.page_input import Json, JsonValue, Reply
+    from .size_sweep import Sizes, SizeSweep
 
 _FIGURES = ("p50_ns", "p99_ns", "max_ns")
 _MODES = ("live", "sweep")
@@ -167,7 +167,7 @@ class LatencyPlot(Results, BokehPanel, SessionPanel):
         return self._live.setting
 
     @handler
-    def start(self, **changes: Any) -> None:
+    def start(self, **changes: JsonValue | SessionRegion) -> None:
         """Start measuring; stop a running sweep. On an error nothing is changed.
 
         Args:
@@ -185,7 +185,7 @@ class LatencyPlot(Results, BokehPanel, SessionPanel):
                 self.show("live")
 
     @handler
-    def change(self, **changes: Any) -> None:
+    def change(self, **changes: JsonValue | SessionRegion) -> None:
         """Change `region`, `size`, `op`, `path` or `count`; if it runs, a new run starts."""
         self._live.change(changes)
 
@@ -194,7 +194,7 @@ class LatencyPlot(Results, BokehPanel, SessionPanel):
         if changed:
             self.refresh_traits()
 
-    def _assign_running(self, value: Any) -> None:
+    def _assign_running(self, value: bool) -> None:
         if not isinstance(value, bool):
             raise ValueError(f"running is {value!r}; it must be True or False")
         if value:
@@ -202,7 +202,7 @@ class LatencyPlot(Results, BokehPanel, SessionPanel):
         else:
             self.stop()
 
-    def _assign_region(self, value: Any) -> None:
+    def _assign_region(self, value: SessionRegion | int | str | None) -> None:
         live = SessionModel.of(self.session).live()
         self.change(region=None if value is None else choose_region(self.session, value, live))
 
@@ -294,7 +294,7 @@ class LatencyPlot(Results, BokehPanel, SessionPanel):
         self._send_state()
 
     def sweep(
-        self, sizes: Any = None, *, rounds: int | None = None, samples: int | None = None
+        self, sizes: Sizes | None = None, *, rounds: int | None = None, samples: int | None = None
     ) -> SizeSweep:
         """Start to measure latency over sizes, of the plot's region, operation and path.
 
@@ -322,9 +322,11 @@ class LatencyPlot(Results, BokehPanel, SessionPanel):
         return sweep
 
     @handler
-    def start_sweep(self, **fields: Any) -> None:
+    def start_sweep(
+        self, sizes: Sizes | None = None, rounds: int | None = None, samples: int | None = None
+    ) -> None:
         """Start a sweep for a view; see sweep()."""
-        self.sweep(**fields)
+        self.sweep(sizes, rounds=rounds, samples=samples)
 
     @handler
     def stop_sweep(self) -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from ...errors import PeerTimeout
 from ..base import scheduler
 from ..base.error_text import explain
 from ..base.session_model import SessionModel
-from .measurement import Measurement, Setting
+from .measurement import Changes, Measurement, Setting
 from .run import RunConfig
 from .view_model import FIGURES_S
 
@@ -90,7 +90,7 @@ class LiveMeasurement:
             self.error = None
         return known
 
-    def change(self, changes: Mapping[str, Any]) -> None:
+    def change(self, changes: Changes) -> None:
         """Change the setting; if it measures, a new run starts."""
         with self.lock:
             setting = self.setting.updated(changes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ...errors import BoundsError, LimitReached
 from ...memory import why_no_gpu
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
     from ...session import Session, SessionRegion
     from ...session.kernel_latency import KernelMonitor
     from ...session.monitor import Monitor
-    from ..base.page_input import Json
+    from ..base.page_input import Json, JsonValue
     from .run import Run
 
 _EVERY_S = 0.05  # interval between blocks
 _OWN_BYTES = 1 << 16  # least size of the plot's own region
 
 
-def _choice_of(value: Any, known: tuple[str, ...]) -> str:
+def _choice_of(value: str, known: tuple[str, ...]) -> str:
     if value not in known:
         raise ValueError(f"{value!r} is not one of: {', '.join(known)}")
     return str(value)
 
 
-def _region_of(value: Any) -> int:
+def _region_of(value: SessionRegion | int | str | None) -> int:
     """Return the id of a region, given as a region, a number or text; 0 for None."""
     value = 0 if value is None else getattr(value, "id", value)
     if isinstance(value, bool) or not isinstance(value, int | str):
@@ -41,6 +41,7 @@ def _region_of(value: Any) -> int:
     return int(value)
 
 
+Changes: TypeAlias = "Mapping[str, JsonValue | SessionRegion]"  # of a setting, by name
 _PARSERS: dict[str, Callable[[Any], Any]] = {
     "region": _region_of,
     "size": page_input.to_size,
@@ -68,7 +69,7 @@ class Setting:
     path: str = "auto"
     count: int = 50
 
-    def updated(self, changes: Mapping[str, Any]) -> Setting:
+    def updated(self, changes: Changes) -> Setting:
         """Return a copy with these changes, given as values or as typed text.
 
         Raises:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ...html_cards import Html, badge, card, table
 from ...units import us
-from ..base.panel import Reply, handler
+from ..base.panel import handler
 from .export import (
     SWEEP_FILES,
     csv_table,
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from bokeh.plotting import figure as Figure
 
     from ...report import LatencyReport
+    from ..base.page_input import Reply
     from .sweeps import Sweeps
     from .view_model import ViewModel
 
@@ -173,7 +174,7 @@ class Results:
             return {"name": path.name, "caption": caption}, [path.read_bytes()]
 
     def headline(self) -> dict[str, str] | None:
-        """Return the median as text, and a line about what it is of; None without samples."""
+        """Return the median as text, and a line on what was measured; None without samples."""
         with self._view_model.lock:
             run = self._view_model.run
             if run is None or not run.history.samples:

@@ -183,7 +183,7 @@ _MOST = 40  # letters: a legend has room for them
 T = TypeVar("T")
 
 
-def check_name(name: object) -> str:
+def check_name(name: str) -> str:
     """Return the name of a run or sweep to keep.
 
     Raises:
@@ -200,7 +200,7 @@ def check_name(name: object) -> str:
 
 
 def check_baseline(named: dict[str, T], baseline: str | None) -> str:
-    """Return the name of what the others are compared with: the first if None.
+    """Return the name of the baseline: the first one if None was given.
 
     Raises:
         ValueError: There is nothing to compare, or nothing of that name.

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ...errors import BoundsError
 from ...report import GPU_INITIATED
@@ -38,7 +38,10 @@ class _Stopped(Exception):
     """stop() was called."""
 
 
-def _sizes_of(value: Any) -> tuple[int, ...]:
+Sizes: TypeAlias = "str | Iterable[int | str]"
+
+
+def _sizes_of(value: Sizes) -> tuple[int, ...]:
     """Return sizes in ascending order, given as text with commas or as sizes."""
     parts = value
     if isinstance(value, str):
@@ -74,7 +77,7 @@ class SweepSetting:
     rounds: int = 5
     samples: int = 500
 
-    def updated(self, changes: Mapping[str, Any]) -> SweepSetting:
+    def updated(self, changes: Mapping[str, Sizes | int | None]) -> SweepSetting:
         """Return a copy with these changes, given as values or as typed text; None: no change.
 
         Raises:

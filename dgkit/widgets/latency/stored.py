@@ -23,7 +23,7 @@ from .run import Run, RunConfig
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ..base.page_input import Json
+    from ..base.page_input import Json, JsonValue
 
 _POINTS = 120
 _TEXT = 400  # most characters of a text such as the machine
@@ -178,19 +178,19 @@ def _read_parts(data: Json) -> dict[str, list[float]]:
     return found
 
 
-def _text(value: Any, most: int = _TEXT) -> str:
+def _text(value: JsonValue, most: int = _TEXT) -> str:
     if not isinstance(value, str) or len(value) > most or not value.isprintable():
         raise ValueError(f"a text of at most {most:,} printable characters was expected")
     return value
 
 
-def _scalar(value: Any) -> Any:
+def _scalar(value: JsonValue) -> Any:
     if isinstance(value, str):
         return _text(value)
     return value if value is None or isinstance(value, bool) else _number(value)
 
 
-def _number(value: Any) -> Any:
+def _number(value: JsonValue) -> Any:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ValueError(f"{type(value).__name__} where a number was expected")
     if not 0 <= value <= _MOST_NS:
@@ -198,7 +198,7 @@ def _number(value: Any) -> Any:
     return value
 
 
-def _count(value: Any) -> int:
+def _count(value: JsonValue) -> int:
     """Return a number that has no fraction, also from text."""
     number = int(value) if isinstance(value, str) and value.isdecimal() else value
     if not isinstance(number, int):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..base import scheduler
 from ..base.scheduler import BackgroundCall, in_background
 from .run import current_name
-from .size_sweep import SizeSweep, SweepSetting, python_lines
+from .size_sweep import Sizes, SizeSweep, SweepSetting, python_lines
 
 if TYPE_CHECKING:
     from ..base.page_input import Json
@@ -45,7 +45,7 @@ class Sweeps:
         self._send, self._changed, self._fail = send, changed, fail
         self._resume = False  # whether to resume the live measurement after the sweep
 
-    def start(self, changes: Mapping[str, Any]) -> SizeSweep:
+    def start(self, changes: Mapping[str, Sizes | int | None]) -> SizeSweep:
         """Start a sweep of what the live measurement measures.
 
         Raises:

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from functools import wraps
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from ..base.page_input import Json
 from ..base.viewers import Viewers
@@ -22,16 +22,19 @@ if TYPE_CHECKING:
 FIGURES_S = 0.4  # between updates of histogram, percentiles and figures
 
 Frame = tuple[Json, list[bytes]]
-F = TypeVar("F", bound=Callable[..., Any])
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
-def _locked(method: F) -> F:
+def _locked(
+    method: Callable[Concatenate[ViewModel, P], T],
+) -> Callable[Concatenate[ViewModel, P], T]:
     @wraps(method)
-    def call(model: ViewModel, *args: Any, **kwargs: Any) -> Any:
+    def call(model: ViewModel, /, *args: P.args, **kwargs: P.kwargs) -> T:
         with model.lock:
             return method(model, *args, **kwargs)
 
-    return call  # type: ignore[return-value]
+    return call
 
 
 class ViewModel:
@@ -111,7 +114,7 @@ class ViewModel:
 
     @_locked
     def recall(self, records: Json) -> None:
-        """Add runs that were stored(), before those of this kernel, whose names they leave alone.
+        """Add stored() runs before those of this kernel, unless a run of this kernel has the name.
 
         Raises:
             ValueError: One is not a run that was stored; the others were added.
@@ -178,7 +181,7 @@ class ViewModel:
         return {name: run.copy() for name, run in named.items()}
 
     def named(self) -> dict[str, Run]:
-        """Return the runs of runs() themselves; the caller holds the lock while it reads them."""
+        """Return the runs that runs() copies; the caller holds the lock while it reads them."""
         named = {**self.kept, current_name(self.kept, "run"): self.run}
         return {name: run for name, run in named.items() if run and run.history.samples}
 

@@ -16,13 +16,13 @@ from ... import html_cards
 from ...files import replace_file
 from ...units import printable, size_text
 from ..base import scheduler
-from ..base.panel import Panel, Reply, handler
+from ..base.panel import Panel, handler
 from ..base.viewers import Viewers
 from .capture import Capture, Packet
 from .layers import layers
 
 if TYPE_CHECKING:
-    from ..base.page_input import Json
+    from ..base.page_input import Json, Reply
 
 COLUMNS = [
     "number", "time", "direction", "queue", "rule", "protocol", "source", "destination", "bytes",
@@ -131,7 +131,7 @@ class PacketPanel(Panel):
     # The capture
 
     def _follow(self) -> scheduler.Steps:
-        """Read what is there, then what is added while a view is visible; send it to views."""
+        """Read the capture, then what is added while a view is visible; send it to the views."""
         unsent, drawn = False, 0.0
         while True:
             due = self._viewers.due()
@@ -145,7 +145,7 @@ class PacketPanel(Panel):
             yield self._behind or now + wait
 
     def _read(self) -> bool:
-        """Take a step of what was added to the capture; return whether anything was."""
+        """Read some of what was added to the capture; return whether the state has changed."""
         with self._lock:
             restarted = self._capture.restarted()
             if restarted:
@@ -245,7 +245,7 @@ class PacketPanel(Panel):
             for key, counts in sorted(self._counts.items())
         ]
 
-    def _line(self) -> str:
+    def _status_line(self) -> str:
         if self._problem:
             return self._problem
         read, path = self._capture, printable(str(self._capture.path), kept="")
@@ -265,7 +265,7 @@ class PacketPanel(Panel):
         return {
             "label": _LABEL,
             "provider": "softdoca",
-            "line": self._line(),
+            "line": self._status_line(),
             "columns": COLUMNS,
             "rows": [self._row(packet) for packet in reversed(shown)],
             "rate_columns": RATE_COLUMNS,
@@ -295,7 +295,7 @@ class PacketPanel(Panel):
         """Return the newest packet as text."""
         self._read_all(_CATCH_UP_S)
         if not self._packets:
-            return f"{self.title}: {self._line()}"
+            return f"{self.title}: {self._status_line()}"
         newest = self._packets[-1]
         return "\n".join([" ".join(self._row(newest)), *html_cards.hex_lines(newest.data)])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...buffers import contiguous_view
 from ...errors import AccessDenied
@@ -23,6 +23,8 @@ from ..base.fill_patterns import Pattern
 from ..base.page_input import bounded_int, for_field, to_offset, to_size
 
 if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
     from ...session import SessionRegion
     from ..base.page_input import Json
 
@@ -131,7 +133,7 @@ class Payload:
             return f"{self.kind} {source}"
         return f"{source}: {self.about}" if source else self.about
 
-    def build(self) -> Generator[bool, None, Any]:
+    def build(self) -> Generator[bool, None, bytes | bytearray | None]:
         """Yield once per generated block, and return the bytes."""
         if self.pattern is None:
             return self.data
@@ -160,7 +162,7 @@ class Payload:
         return elsewhere if self.data is None else bytes_expression(self.data, elsewhere)
 
 
-def from_form(kind: str, value: str, size: Any, uploads: Uploads) -> Payload:
+def from_form(kind: str, value: str, size: int | str | None, uploads: Uploads) -> Payload:
     """Create a payload from the fields of a form.
 
     Args:
@@ -191,7 +193,7 @@ def from_form(kind: str, value: str, size: Any, uploads: Uploads) -> Payload:
         return Payload(_checked_size(len(data)), kind, value, data, about=about)
 
 
-def from_python(data: Any, pattern: str | None, size: Any) -> Payload:
+def from_python(data: Buffer | None, pattern: str | None, size: int | str | None) -> Payload:
     """Create a payload from the arguments of a call.
 
     Args:
@@ -232,7 +234,7 @@ def parse_hex(text: str) -> bytes:
     return bytes.fromhex(digits)
 
 
-def _from_pattern(pattern: Pattern, size: Any) -> Payload:
+def _from_pattern(pattern: Pattern, size: int | str | None) -> Payload:
     with for_field("size"):
         if size is None or size == "":
             raise ValueError("a pattern needs a size")
@@ -324,10 +326,10 @@ class How:
         depth: Transfers in flight at once.
     """
 
-    offset: Any = 0
-    size: Any = None
-    repeat: Any = 1
-    depth: Any = 1
+    offset: int | str = 0
+    size: int | str | None = None
+    repeat: int | str = 1
+    depth: int | str = 1
 
 
 def make_request(
@@ -358,9 +360,9 @@ def make_request(
         offset = to_offset(how.offset)
         region.span(offset, 1)
     with for_field("size" if payload is None else "payload"):
-        if payload is None and how.size in (None, ""):
+        if payload is None and (how.size is None or how.size == ""):
             raise ValueError("a read needs a size")
-        size = to_size(how.size) if payload is None else payload.size
+        size = payload.size if payload is not None else to_size(how.size or 0)
         region.span(offset, size)
     with for_field("repeat"):
         repeat = bounded_int("repeat", how.repeat, 1, MAX_REPEAT)

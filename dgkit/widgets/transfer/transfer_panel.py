@@ -14,7 +14,7 @@ from ...units import plural, size_text, us
 from ..base import scheduler
 from ..base.fill_patterns import KINDS
 from ..base.page_input import for_field
-from ..base.panel import Buffers, handler
+from ..base.panel import handler
 from ..base.session_model import SessionModel, SessionPanel
 from ..base.traits import State
 from .completions import ReadResult, as_json
@@ -38,7 +38,7 @@ from .timeline import timeline
 
 if TYPE_CHECKING:
     from ...session import Session, SessionRegion, SessionTransfer
-    from ..base.page_input import Json
+    from ..base.page_input import Buffers, Json
 
 MAX_COMPLETIONS = 50  # listed
 _MAX_REQUESTS = 100  # in the list
