@@ -17,17 +17,26 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import IO
 
-_EXECUTE = """
+_PDEATHSIG = 1  # of prctl(2)
+_EXECUTE = f"""
 import ctypes, os, signal, sys
-ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)
+ctypes.CDLL(None).prctl({_PDEATHSIG}, signal.SIGKILL, 0, 0, 0)
 for number in (signal.SIGPIPE, signal.SIGXFSZ):
     signal.signal(number, signal.SIG_DFL)
 if os.getppid() == int(sys.argv[1]):
     try:
         os.execv(sys.argv[2], sys.argv[2:])
     except OSError as error:
-        sys.exit(f"{sys.argv[2]}: {error.strerror}")
+        sys.exit(f"{{sys.argv[2]}}: {{error.strerror}}")
 """
+
+
+def end_with_starter() -> None:
+    """Have the kernel kill this process when the thread that started it ends (prctl(2))."""
+    import ctypes
+    import signal
+
+    ctypes.CDLL(None).prctl(_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
 def bound(command: Sequence[str | os.PathLike[str]], path: str | None = None) -> list[str]:

@@ -118,6 +118,32 @@ def check_descriptors(what: str, needed: int) -> None:
 
 
 @contextlib.contextmanager
+def filling(folder: Path, mode: int = 0o777) -> Iterator[Path]:
+    """Yield a folder to fill; its content then moves to `folder`: all of it or, on an error, none.
+
+    Args:
+        folder: It is created if it is missing, and must have no file of the same name.
+        mode: Mode of a created folder.
+    """
+    import shutil
+
+    is_new = not folder.exists()
+    part = folder / ".part"  # on the same disk, so that no rename fails for want of space
+    try:
+        folder.mkdir(mode=mode, parents=True, exist_ok=True)
+        shutil.rmtree(part, ignore_errors=True)  # left by a process that was killed
+        part.mkdir(mode=mode)
+        yield part
+        for path in list(part.iterdir()):
+            path.rename(folder / path.name)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+        if is_new:
+            with contextlib.suppress(OSError):  # it has its files
+                folder.rmdir()
+
+
+@contextlib.contextmanager
 def named(path: Path) -> Iterator[None]:
     """Add the path of a file to an OSError without one, as read() and write() raise."""
     try:

@@ -28,6 +28,11 @@ def printable(text: str, kept: str = "\n\t") -> str:
     )
 
 
+def one_line(text: str) -> str:
+    """Return a text with control characters, such as newlines and ESC, replaced by spaces."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else " " for c in text)
+
+
 def plural(count: int, noun: str) -> str:
     """Return a number with its noun, thousands separated: `1 byte`, `4,096 bytes`."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -250,7 +250,7 @@ class Allowance:
         return staging
 
     def release_region(self, *, staging: bool = False) -> None:
-        """Return what charge_region() charged; `staging` is what it returned."""
+        """Release what charge_region() charged; `staging` is the value that it returned."""
         with self._lock:
             self._staging -= staging
         self.account.release(regions=int(not staging), descriptors=REGION_FDS)

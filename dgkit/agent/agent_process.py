@@ -42,7 +42,7 @@ def serve(
         NativeError: The address is taken.
         DeviceUnavailable: The provider cannot be used.
     """
-    with _signals() as signals, _short_turns():
+    with _signals() as signals, _short_switch_interval():
         try:
             agent = Agent(ServeOptions(address, **options), watch_fd=watch_fd, signal_fd=signals.fd)
         except NativeError as exc:
@@ -60,7 +60,7 @@ def serve(
 
 
 @contextlib.contextmanager
-def _short_turns() -> Iterator[None]:
+def _short_switch_interval() -> Iterator[None]:
     """Shorten the switch interval, since workers wait for the busy loop at each step."""
     previous = sys.getswitchinterval()
     sys.setswitchinterval(_TURN_S)

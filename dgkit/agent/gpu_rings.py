@@ -126,7 +126,7 @@ class ClientRings:
 
     @contextlib.contextmanager
     def revoked(self, region: int) -> Iterator[None]:
-        """Close the rings whose kernels put into a region; the block may free it.
+        """Close the rings whose kernels put into a region; the block then frees the region.
 
         No ring opens during the block. A ring whose kernels put from the region refuses that, and
         serves its other regions.

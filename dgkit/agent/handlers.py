@@ -152,7 +152,7 @@ class Handlers:
         self._state.run_job(client, client.moves, request, work)
 
     def move(self, client: Client, request: m.Move) -> m.MoveDone | None:
-        """Copy at once if it is small and no move of this client is queued, else in a worker."""
+        """Copy small data at once if no move of this client is queued, else in a worker."""
         service, size = self._state.service, request.size
         src, dst = client.regions[request.src], client.regions[request.dst]
         span = (src, request.src_offset, dst, request.dst_offset, size)
@@ -242,7 +242,7 @@ class Handlers:
         self._state.run_job(client, client.control, request, work)
 
     def cancel(self, client: Client, request: m.Cancel) -> m.Done | None:
-        """End a request early, a job at its next slice, and free what it created.
+        """End a request early and free what it created; a job ends at its next slice.
 
         The loop frees what a job creates that has not replied.
         """

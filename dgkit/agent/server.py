@@ -458,7 +458,7 @@ class Agent:
             telemetry.publish(client, "latency", message.samples)
 
     def _undo(self, client: Client, number: int) -> None:
-        """Free what a request created that was cancelled before it was answered."""
+        """Free what a request created, if it was cancelled before the reply was sent."""
         if client.has_created(number):
             with contextlib.suppress(ClosedError, QueueFull):  # its end frees everything
                 client.control.submit(partial(client.undo, number))

@@ -202,7 +202,7 @@ class Telemetry:
             self._listener.refuse_subscriber(sender)
 
     def _subscribe(self, route: bytes, sender: Caller, body: bytes) -> None:
-        """Add a subscriber, or credit to one.
+        """Add a subscriber, or credit to a known subscriber.
 
         Raises:
             PeerRefused: The sender is another user.
@@ -254,7 +254,7 @@ class Telemetry:
         subscriber.account.release(subscriptions=1, descriptors=_SUBSCRIBER_FDS)
 
     def _refund_ended(self) -> None:
-        """Refund what closed unseen: libzmq may report an end before it closes the descriptor."""
+        """Refund connections that have closed: libzmq may report an end before it closes the fd."""
         self._swept_ns = time.monotonic_ns()
         self._refund([*self._subscribers.values()])
 

@@ -143,7 +143,7 @@ def _version() -> click.Option:
 
 
 @contextlib.contextmanager
-def _terminable() -> Iterator[None]:
+def _sigterm_as_exception() -> Iterator[None]:
     def end(_: int, __: FrameType | None) -> NoReturn:
         raise Terminated
 
@@ -162,13 +162,13 @@ def main(args: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="replace")  # type: ignore[union-attr]
     group, to_null = Dgkit(), _writes_to_null()
     try:
-        with _terminable():
+        with _sigterm_as_exception():
             return _result(group.main(args, prog_name="dgkit", standalone_mode=False))
     except click.UsageError as exc:
         _show_usage(exc)
         return USAGE
     except (click.Abort, KeyboardInterrupt):
-        return _stopped()
+        return _report_interrupt()
     except Terminated:
         return TERMINATED
     except SystemExit:  # what click and Rich make of a BrokenPipeError
@@ -226,7 +226,7 @@ def _failed(error: Exception) -> int:
             return TERMINATED
         if isinstance(cause, KeyboardInterrupt):
             click.echo(err=True)  # new line after the terminal's ^C, as click does
-            return _stopped()
+            return _report_interrupt()
         cause = cause.__context__
     from .console import say
 
@@ -234,7 +234,7 @@ def _failed(error: Exception) -> int:
     return exit_code(error)
 
 
-def _stopped() -> int:
+def _report_interrupt() -> int:
     click.echo("dgkit: stopped", err=True)
     return INTERRUPTED
 

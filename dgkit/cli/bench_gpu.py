@@ -279,14 +279,18 @@ class _Rig:
         """Measure one operation at a time, with the floor before and after."""
         from ..report import PostedLatencyReport
 
-        before = self._bare()
+        before = self._bare_ns()
         kernel = self._meter.start_single(
             queue, ids, op=case.op, size=case.size, fenced=case.fenced is not False,
             count=_SAMPLES, seconds=self._seconds,
         )  # fmt: skip
         taken = kernel.take()
         return PostedLatencyReport.of(
-            taken, op=case.op, size=case.size, floor_ns=(before, self._bare()), **self._about(case)
+            taken,
+            op=case.op,
+            size=case.size,
+            floor_ns=(before, self._bare_ns()),
+            **self._about(case),
         )
 
     def rate(
@@ -295,7 +299,7 @@ class _Rig:
         """Measure many puts at a time, with the floor before and after."""
         from ..report import PostedRateReport
 
-        before = self._stored(case)
+        before = self._stored_gb_per_s(case)
         done = self._meter.rate(
             queues, *ids, threads=case.threads, fenced=bool(case.fenced), seconds=self._seconds,
             scattered=case.scattered,
@@ -303,13 +307,13 @@ class _Rig:
         return PostedRateReport.of(
             done.ops * case.size, done.ops, done.elapsed_ns, size=case.size, op=case.op,
             window=sum(queue.depth for queue in queues),
-            floor_gbps=(before, self._stored(case)), **self._about(case),
+            floor_gbps=(before, self._stored_gb_per_s(case)), **self._about(case),
         )  # fmt: skip
 
-    def _bare(self) -> int:
+    def _bare_ns(self) -> int:
         return int(median(self._meter.bare(_FLOOR_SAMPLES, self._seconds)))
 
-    def _stored(self, case: _Case) -> float:
+    def _stored_gb_per_s(self, case: _Case) -> float:
         found = self._meter.stored(
             case.rings, case.threads, fenced=bool(case.fenced), seconds=self._seconds
         )

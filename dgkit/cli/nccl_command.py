@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
-
 import click
 
 from .. import nccl as plugin
 from .console import print_json, say
 from .exit_codes import FAILED, OK
 from .options import as_json
+from .run_program import print_exports
 
 
 @click.group(short_help="Run puts and signals of NCCL's kernels with dgkit.")
@@ -65,10 +64,8 @@ def env(dpu: str | None, copy_service: bool, json_: bool) -> int:
     if json_:
         print_json({"environment": environment})
         return OK
-    click.echo("# NCCL's puts, gets and signals from kernels: by dgkit, within this machine.")
-    click.echo('# In a shell: eval "$(dgkit nccl env)"')
-    for name, value in environment.items():
-        click.echo(f"export {name}={shlex.quote(value)}")
+    about = "NCCL's puts, gets and signals from kernels: by dgkit, within this machine."
+    print_exports(about, "dgkit nccl env", environment)
     return OK
 
 

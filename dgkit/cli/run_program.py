@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
+import shlex
 import signal
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+
+import click
 
 from .console import say
 
@@ -22,6 +26,20 @@ def become(command: tuple[str, ...], environment: dict[str, str]) -> int:
         os.execvpe(command[0], command, environment)
     except OSError as exc:
         return not_run(exc, command[0])
+
+
+def print_exports(about: str, command: str, environment: Mapping[str, str]) -> None:
+    """Print shell commands that set environment variables, below two comments.
+
+    Args:
+        about: What the variables are for.
+        command: The command of dgkit that prints them.
+        environment: The variables.
+    """
+    click.echo(f"# {about}")
+    click.echo(f'# In a shell: eval "$({command})"')
+    for name, value in environment.items():
+        click.echo(f"export {name}={shlex.quote(value)}")
 
 
 def not_run(error: OSError, program: str) -> int:

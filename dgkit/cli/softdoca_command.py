@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shlex
 import shutil
@@ -10,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from ..files import installed_softdoca
+from ..files import filling, installed_softdoca
 from .console import print_json, say
 from .options import as_json
 from .run_program import become
@@ -140,7 +139,13 @@ def samples(folder: Path) -> int:
     names = sorted(path.name for path in sources.iterdir())
     if existing := [name for name in names if (folder / name).exists()]:
         raise click.UsageError(f"{folder} already has {', '.join(existing)}, which are kept")
-    _copy(sources, folder)
+    with filling(folder) as part:
+        for source in sorted(sources.rglob("*")):  # unlike copytree(), without the files' modes
+            target = part / source.relative_to(sources)
+            if source.is_dir():
+                target.mkdir()
+            else:
+                shutil.copyfile(source, target)
     click.echo(folder)
     say(f'Build with: eval "$(dgkit softdoca env)" && make -C {shlex.quote(str(folder))}')
     return 0
@@ -170,28 +175,6 @@ def nvcc(arguments: tuple[str, ...]) -> int:
         click.echo(VERSION)
         return 0
     return compile_as_nvcc(arguments)
-
-
-def _copy(sources: Path, folder: Path) -> None:
-    """Copy the content of a folder to another one, whole or not at all."""
-    is_new = not folder.exists()
-    part = folder / ".samples.part"  # on the same disk, so that no rename fails for want of space
-    try:
-        shutil.rmtree(part, ignore_errors=True)  # left by a process that was killed
-        part.mkdir(parents=True)
-        for source in sorted(sources.rglob("*")):
-            target = part / source.relative_to(sources)
-            if source.is_dir():
-                target.mkdir()
-            else:
-                shutil.copyfile(source, target)
-        for path in list(part.iterdir()):
-            path.rename(folder / path.name)
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
-        if is_new:
-            with contextlib.suppress(OSError):  # it has its files
-                folder.rmdir()
 
 
 def _home() -> Path:

@@ -33,7 +33,7 @@ class Case:
 
 
 def region_size(cases: Iterable[Case]) -> int:
-    """Return the size of a region in which no case's rate depends on what else is measured."""
+    """Return the size of the region: enough for each case, so that all are measured in the same."""
     return max(rate_span(case.size, case.depth) for case in cases)
 
 

@@ -58,11 +58,11 @@ def plain_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[obje
     """Return a table of arbitrary cells, all of them left-aligned, as plain text."""
     from rich.text import Text
 
-    from ..doctor.finding import printable
+    from ..units import one_line
 
     table = _table(title, columns, left=columns)
     for row in rows:
-        table.add_row(*(Text(printable(str(cell))) for cell in row))
+        table.add_row(*(Text(one_line(str(cell))) for cell in row))
     return table
 
 

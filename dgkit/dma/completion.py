@@ -66,10 +66,11 @@ class Completion(native.Completion):
     def __repr__(self) -> str:
         from ..units import plural
 
-        about = f"{self.op.name.lower()} of {plural(self.size, 'byte')}, {self.path}{self._form()}"
+        by = self._by_kernel_text()
+        about = f"{self.op.name.lower()} of {plural(self.size, 'byte')}, {self.path}{by}"
         return f"<dgkit.Completion {self.status.name} {about}, {self.latency_ns:,} ns>"
 
-    def _form(self) -> str:
+    def _by_kernel_text(self) -> str:
         return " by a kernel" if self.by_kernel else ""
 
     def _repr_html_(self) -> str:
@@ -79,7 +80,7 @@ class Completion(native.Completion):
         rows = (
             ("Operation", self.op.name.lower()),
             ("Size", plural(self.size, "byte")),
-            ("Path", self.path + self._form()),
+            ("Path", self.path + self._by_kernel_text()),
             ("Submit to post", f"{us(self.post_ns - self.submit_ns)} µs"),
             ("Post to complete", f"{us(self.complete_ns - self.post_ns)} µs"),
             ("Stamp", _STAMPS[self._flags & 3]),

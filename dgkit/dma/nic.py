@@ -459,7 +459,7 @@ class VerbsQueue(KernelQueue):
         return self.nic.gid, self.number
 
     def connect(self, peer: VerbsQueue | tuple[bytes, int], *, access: str = "rw") -> None:
-        """Connect to a peer, in this process or another one of this machine, that does the same.
+        """Connect to a peer on this machine, which must connect to this queue pair in turn.
 
         It resets the queue pair first, also one in the error state: no kernel may use it meanwhile.
 

@@ -255,7 +255,7 @@ class Queue(CompletionQueue):
         raw = dtypes.completions(array) if completions else dtypes.work_requests(array)
         return raw, int(ffi.cast("uintptr_t", raw)), len(array)
 
-    def _completed(self, transfer: Pending) -> Awaitable[None]:
+    def _wait_in_loop(self, transfer: Pending) -> Awaitable[None]:
         from .aio import running_waiters
 
         self._waiters = waiters = running_waiters(self, self._waiters)

@@ -247,11 +247,11 @@ class Region(_Base):
         native_fields = getattr(self.memory, "native_fields", None) if known else None
         for field, value in native_fields(start).items() if native_fields else ():
             setattr(raw, field, value)
-        if raw.fd < 0 and self._may_fault(known, address, total):
+        if raw.fd < 0 and self._is_file_backed(known, address, total):
             raw.flags |= _MAY_FAULT
         return raw
 
-    def _may_fault(self, known: bool, address: Any, size: int) -> bool:
+    def _is_file_backed(self, known: bool, address: Any, size: int) -> bool:
         """Return whether a file backs the bytes; looked up once per Memory object."""
         found = getattr(self.memory, "may_fault", None) if known else None
         if found is None:

@@ -62,7 +62,7 @@ class Pending(_InFlight):
     def __await__(self) -> Generator[Any, None, Completion]:
         rc = self._look(AWAIT_SPIN_NS)
         if rc in (-errno.ETIME, -errno.EINTR):
-            yield from self._queue._completed(self).__await__()
+            yield from self._queue._wait_in_loop(self).__await__()
         elif rc:
             raise_for(rc)
         return self.wait()
@@ -126,7 +126,7 @@ class CompletionQueue(native.QueueHandle):
         """Remember a transfer that was dropped while another thread was using the queue."""
         self._undropped.append(ticket)
 
-    def _completed(self, transfer: Pending) -> Awaitable[None]:
+    def _wait_in_loop(self, transfer: Pending) -> Awaitable[None]:
         """Return an awaitable that ends when the transfer is complete."""
         raise NotImplementedError
 

@@ -238,10 +238,10 @@ def _load_doca(ffi: Any) -> Library:
     )
 
 
-def _in_child() -> None:
+def _reset_after_fork() -> None:
     global _forked
     _forked = _loaded is not None
     CONTROL._at_fork_reinit()  # type: ignore[attr-defined] # a thread of the parent may hold it
 
 
-os.register_at_fork(after_in_child=_in_child)
+os.register_at_fork(after_in_child=_reset_after_fork)

@@ -246,7 +246,7 @@ class Buf(Handle):
         return at
 
     def close(self) -> None:
-        """Return the buffer, and the rest of its list if it is the first. Idempotent.
+        """Return the buffer to its inventory, and with the first its whole list. Idempotent.
 
         A buffer in the middle of a list is unchained first. Raises InUse while a task uses the
         list.

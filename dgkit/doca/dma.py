@@ -67,7 +67,7 @@ class Dma(Handle):
         self._handle()
         return self._ctx
 
-    def _connected(self, pe: ProgressEngine) -> None:
+    def _set_engine(self, pe: ProgressEngine) -> None:
         self._pe = pe
         self._lock = pe._lock
 
@@ -397,7 +397,7 @@ class ProgressEngine(Handle):
         Dma._expect("dma", dma)
         with self._lock, dma._guard, CONTROL:
             self._call("doca_pe_connect_ctx", dma._context())
-            dma._connected(self)
+            dma._set_engine(self)
             dma._add_parents(self)
 
     def progress(self) -> tuple[MemcpyTask, ...]:

@@ -146,7 +146,7 @@ class Gate:
         self._index, self._waits, self._progress = index, waits[::-1], progress
 
     def wait(self, index: int) -> None:
-        """Wait for what the call needs, until the other side did nothing for 5 s: it differs."""
+        """Wait for the other side's calls that this one needs; give up after 5 s without any."""
         while self._waits and self._waits[-1].index <= index:
             wait = self._waits.pop()
             start, seen = time.monotonic(), self._count(wait.other)

@@ -54,12 +54,12 @@ class Function:
 
     @property
     def why_not_replayed(self) -> str:
-        """Why a replay does not call it; empty if it does."""
+        """Reason why a replay does not call the function; empty if it does."""
         return "numbers of received frames are in no trace" if self.name == _OF_FRAMES else ""
 
     @property
     def needs_network(self) -> bool:
-        """True for those of Ethernet queues and of rules."""
+        """True for functions of Ethernet queues and of flow rules."""
         return self.header.startswith(_NETWORK)
 
 

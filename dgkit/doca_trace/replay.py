@@ -13,13 +13,13 @@ import ctypes
 import json
 import os
 import resource
-import signal
 import sys
 import time
 from collections import defaultdict, deque
 from pathlib import Path
 from typing import Any
 
+from ..child import end_with_starter
 from .causal_order import Gate, Requirement
 from .functions import Function, Functions, Parameter, load
 from .replay_network import OF_FRAMES, Network, is_of_frames
@@ -31,7 +31,6 @@ PARTS = ("common", "dma", "comch", "rdma", "verbs", "gpunetio", "eth", "flow")
 _WAIT_S, _LEAST_WAIT_S = 5.0, 0.1  # for a callback: less with each that did not come
 _IDLE_S = 0.05  # then other engines make progress, too: they may have to send what is waited for
 _REPORTED_CALLS = 1000  # between two reports of progress
-_PDEATHSIG = 1  # of prctl(2): with the thread that has started this process
 _DRAIN = 1000  # calls of doca_pe_progress at the end
 _MOST_ADDRESS_SPACE = 16 << 30
 _SUCCESS, _AGAIN = 0, 5
@@ -68,7 +67,7 @@ class Replay:
         recorded = (callback for call in trace.every_call() for callback in call.callbacks)
         for callback in sorted(recorded, key=lambda callback: callback.number):
             self._expected[event_key(callback)].append(callback)
-            self._order[_source(callback)].append(callback)
+            self._order[_caller_of(callback)].append(callback)
         self._states = [call for call in trace.every_call() if call.name == _GET_STATE]
         self._missing = 0  # callbacks
         self._ended = ""  # why nothing more is replayed
@@ -97,16 +96,18 @@ class Replay:
                 assert callback.parent is not None
                 self._miss(callback.parent, callback)
 
-    def _end(self, why: str) -> None:
-        """Replay no more: what is not replayed may do what the next calls need."""
+    def _stop_replaying(self, why: str) -> None:
+        """Stop replaying, since the next calls may need one that is not replayed."""
         self._ended = why
         self._peers.put("ended", b"")
 
-    def _differ(self, kind: str, call: Call | None, recorded: str, replayed: str) -> None:
-        """Report a difference, unless it may be for want of a kernel."""
+    def _report_difference(
+        self, kind: str, call: Call | None, recorded: str, replayed: str
+    ) -> None:
+        """Report a difference, unless a kernel that is not replayed may have caused it."""
         is_of_data = call is None or call.name in _DATA_PATH
         if self._plan["kernels"] and (is_of_data or self._peers.get("ended") is not None):
-            self._end(_OF_KERNELS)
+            self._stop_replaying(_OF_KERNELS)
         elif self._ended != _OF_FRAMES:
             _write_difference(kind, call, recorded, replayed)
 
@@ -119,7 +120,7 @@ class Replay:
         try:
             self._call(call)
         except CannotReplayError as reason:
-            _tell("skipped", call, str(reason))
+            _write_note("skipped", call, str(reason))
         finally:
             self._current = outer
         self._check_failure()
@@ -209,8 +210,8 @@ class Replay:
     def _miss(self, call: Call, callback: Callback) -> None:
         """Report a recorded callback that was not called."""
         if is_of_frames(callback):
-            self._end(_OF_FRAMES)
-        self._differ("missing callback", call, _event(callback), "no callback")
+            self._stop_replaying(_OF_FRAMES)
+        self._report_difference("missing callback", call, _describe(callback), "no callback")
 
     # ---- results ----
 
@@ -221,8 +222,8 @@ class Replay:
             self._values.note_number(call, result)
             is_of_frame = kind == "i" and self._of_frames
             if recorded != result and not is_of_frame and function.name not in _NOT_COMPARED:
-                as_text = _code if kind == "r" else str
-                self._differ("result", call, as_text(recorded), as_text(result))
+                as_text = _code_text if kind == "r" else str
+                self._report_difference("result", call, as_text(recorded), as_text(result))
         elif kind != "v":
             self._compare_value(call, function.result, result, call.result, is_new=False)
         if call.result != _SUCCESS or result != _SUCCESS or kind != "r":
@@ -284,7 +285,9 @@ class Replay:
         if value != recorded and not (self._of_frames and kind in "i1248aA"):
             what = "state" if "doca_ctx_states" in parameter.type else "value"
             label = f"{name} = " if name else ""
-            self._differ(what, call, f"{label}{_shown(recorded)}", f"{label}{_shown(value)}")
+            self._report_difference(
+                what, call, f"{label}{_value_text(recorded)}", f"{label}{_value_text(value)}"
+            )
 
     def _take_list(self, names: list[Any], address: int, count: int) -> None:
         found = (ctypes.c_uint64 * count).from_address(address)
@@ -297,18 +300,18 @@ class Replay:
         """Handle a callback: find the recorded one, compare it, and replay the calls in it."""
         try:
             if self._failure is None:
-                return self._take(function, slot, given)
+                return self._handle_callback(function, slot, given)
         except BaseException as error:  # ctypes would print and forget it
             self._failure = error
         return 0
 
-    def _take(self, function: Function, slot: int, given: list[int]) -> int:
+    def _handle_callback(self, function: Function, slot: int, given: list[int]) -> int:
         callback = self._match(function, slot, given)
         if callback is None and function.name.startswith(OF_FRAMES):
             return 0  # a frame more than was recorded
         if callback is None:
             what = f"{function.name} cb:{slot}"
-            self._differ("additional callback", self._current, "no callback", what)
+            self._report_difference("additional callback", self._current, "no callback", what)
             return 0
         callback.is_done = True
         of_frames = is_of_frames(callback)
@@ -352,20 +355,20 @@ class Replay:
         return callback.parent.is_replayed or callback.parent.name == _PROGRESS
 
     def _note_order(self, callback: Callback) -> None:
-        """Report a callback that was called before one that the trace has before it."""
+        """Report a difference if a callback came earlier than in the trace."""
         parent, current = callback.parent, self._current
         assert parent is not None
         if current is not None and current.name != parent.name:
-            self._differ(
-                "order", parent, f"{_event(callback)} in {parent.name}", f"in {current.name}"
+            self._report_difference(
+                "order", parent, f"{_describe(callback)} in {parent.name}", f"in {current.name}"
             )
             return
-        waiting = self._order[_source(callback)]
+        waiting = self._order[_caller_of(callback)]
         while waiting and waiting[0].is_done and waiting[0] is not callback:
             waiting.popleft()
         if waiting and waiting[0] is not callback:
-            self._differ(
-                "order", parent, f"{_event(waiting[0])}, then {_event(callback)}", "reversed"
+            self._report_difference(
+                "order", parent, f"{_describe(waiting[0])}, then {_describe(callback)}", "reversed"
             )
 
     def _compare_argument(
@@ -391,8 +394,8 @@ def _is_passing(call: Call, arguments: list[Any]) -> bool:
     return state in _PASSING and state != call.outputs[0]
 
 
-def _source(callback: Callback) -> tuple[str, Any]:
-    """Return what calls callbacks in an order: a function, and its progress engine or context."""
+def _caller_of(callback: Callback) -> tuple[str, Any]:
+    """Return the function that called a callback, and its progress engine or context."""
     assert callback.parent is not None
     return callback.parent.name, (callback.parent.arguments or [None])[0]
 
@@ -401,18 +404,18 @@ def _size(parameter: Parameter) -> int:
     return int(parameter.kind) if parameter.kind in "1248" else 4 if parameter.kind == "F" else 8
 
 
-def _event(callback: Callback) -> str:
+def _describe(callback: Callback) -> str:
     objects = [value for value in callback.arguments if isinstance(value, str)]
     return f"{callback.function.name}({', '.join(objects)})"
 
 
-def _code(value: int) -> str:
+def _code_text(value: int) -> str:
     from ..doca.codes import Code
 
     return Code(value).name if value in set(Code) else str(value)
 
 
-def _shown(value: Any) -> str:
+def _value_text(value: Any) -> str:
     return "NULL" if value is None else "a pointer" if value is True else str(value)
 
 
@@ -433,14 +436,14 @@ def _report(done: int, total: int) -> None:
     _write({"progress": [done, total]})
 
 
-def _tell(kind: str, call: Call, reason: str) -> None:
+def _write_note(kind: str, call: Call, reason: str) -> None:
     _write({kind: call.number, "f": call.name, "reason": reason})
 
 
 def main(fd: int) -> int:
     """Replay a trace by a plan of comparison.py; write what differs, a JSON object a line."""
     # a call of softdoca may wait for ever: then nothing reads the socket's end
-    ctypes.CDLL(None).prctl(_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    end_with_starter()
     os.dup2(fd, 1)
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # logs of the libraries
     with os.fdopen(fd, "rb") as file:

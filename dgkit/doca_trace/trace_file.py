@@ -71,7 +71,7 @@ class Call:
         return self.name == "doca_pe_progress" and not self.callbacks and not self.result
 
     def values_of(self, kind: str) -> list[Any]:
-        """Return what the other side needs: b, descriptors that it took, or B, that it returned.
+        """Return descriptors that the call took (kind "b") or returned (kind "B").
 
         A port that it listens to, and the number of a queue pair, count as descriptors.
         """
@@ -139,18 +139,18 @@ class Trace:
 
     @property
     def start_ns(self) -> int:
-        """When it began, by the clock of its machine."""
+        """Begin of the recording in ns, by the clock of its machine."""
         start = self.header.get("start_ns")
         return start if type(start) is int else 0
 
     @property
     def has_verbs(self) -> bool:
-        """True if it has calls of doca_verbs.h, whose queue pairs connect by gids and numbers."""
+        """True if the trace has calls of doca_verbs.h; its queue pairs connect by gid and qpn."""
         return any(call.name.startswith("doca_verbs_") for call in self.every_call())
 
     @property
     def has_network(self) -> bool:
-        """True if it has calls of Ethernet queues or of rules."""
+        """True if the trace has calls of Ethernet queues or of flow rules."""
         return any(call.function and call.function.needs_network for call in self.every_call())
 
     @property

@@ -205,7 +205,7 @@ class Values:
         size = self._trace.memory.get(number)
         if size is None:
             raise CannotReplayError(f"the trace does not define the memory of {value}")
-        needed = 0 if call.name.startswith(_CHECKED) else _extent(call, index)
+        needed = 0 if call.name.startswith(_CHECKED) else _bytes_at(call, index)
         if offset + needed > size:
             raise CannotReplayError(f"{value} and {needed} bytes are beyond the memory's {size}")
         return self._start(number, size) + offset
@@ -253,7 +253,7 @@ class Values:
     # ---- handles ----
 
     def fill_list(self, address: int, names: list[str]) -> None:
-        """Write objects to a list of softdoca, which has room for as many as it was asked for."""
+        """Write objects to a list of softdoca, which has room for the requested number."""
         found = [self._find(self.handles, name) for name in names]
         (ctypes.c_uint64 * len(found)).from_address(address)[:] = found
 
@@ -275,7 +275,7 @@ class Values:
 
 
 def _payload_size(call: Call) -> int:
-    """Return how long a buffer must be, whatever the call's numbers mean."""
+    """Return a buffer size that suffices for a call: its largest number, which may be a size."""
     numbers = [value for value in call.arguments if type(value) is int]
     size = max([_LEAST_PAYLOAD, *numbers])
     if size > _MOST_PAYLOAD:
@@ -283,8 +283,8 @@ def _payload_size(call: Call) -> int:
     return size
 
 
-def _extent(call: Call, index: int) -> int:
-    """Return the bytes from an address on that a call may name: the number after it, or 8."""
+def _bytes_at(call: Call, index: int) -> int:
+    """Return the size of the memory at an address: the number that follows in the call, or 8."""
     after = call.arguments[index + 1 : index + 2]
     return after[0] & _MASK if after and type(after[0]) is int else 8
 
@@ -297,6 +297,6 @@ def event_key(callback: Callback) -> tuple[str, int, Any]:
 
 
 def is_subject(parameter: Parameter) -> bool:
-    """Return whether an argument is what a callback is about, not the event itself or a frame."""
+    """Return whether an argument is the object that a callback reports on, not event or frame."""
     name = parameter.name
     return parameter.kind == "h" and not name.startswith("event") and name != "pkt"

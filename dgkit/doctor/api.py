@@ -135,7 +135,7 @@ def examine(
         machines = [load_machine(path) for path in files]
         machines = machines or [stack.enter_context(live_machine(fast=fast))]
         found = diagnose(machines, goal=wanted, only=only, **options)
-        others = _goals_for(only, found.goal) if wanted is None else []
+        others = _other_goals(only, found.goal) if wanted is None else []
         again = [diagnose(machines, goal=goal, only=only, **options) for goal in others]
         if not again:
             return found
@@ -291,8 +291,8 @@ def explain_text(
     return Explanations(tuple(explain(found, diagnosis)), tuple(kernel), unread)
 
 
-def _goals_for(only: Collection[str], chosen: Goal) -> list[Goal]:
-    """Return other goals if no check requested by name counts for the chosen goal, else []."""
+def _other_goals(only: Collection[str], chosen: Goal) -> list[Goal]:
+    """Return the goals of the requested checks; [] if a check counts for the chosen goal."""
     wanted = list(named(only))
     if not wanted or any(chosen in check.goals for check in wanted):
         return []
@@ -335,7 +335,7 @@ def record(
 
 
 def redacted_machine(snapshot: Snapshot, name: str, word: str) -> Machine:
-    """Return the machine of a snapshot with new pseudonyms, also for those in the snapshot."""
+    """Return a snapshot's machine with new pseudonyms, in place of the snapshot's own, too."""
     hidden = Redactor(word).redact(snapshot.readings)
     return Machine(RecordedReader(structs.replace(snapshot, readings=hidden)), name)
 

@@ -214,7 +214,7 @@ def _judge(
         why = _why_unknown(case, verdicts, unanswered)
         return _data_path(spec, case, Verdict.UNKNOWN, why)
     warned = (*choice.ruled_out, *verdicts.with_verdict((*choice.chosen, *rest), Verdict.WARN))
-    proviso = _proviso(spec, case, verdicts)
+    proviso = _unverified_conditions(spec, case, verdicts)
     substituted = tuple(verdicts.with_verdict(spec.substitute_on, Verdict.WARN))
     if verdicts.with_verdict(CUDA, Verdict.FAIL):  # without CUDA there is no pinned memory
         substituted = ()
@@ -281,7 +281,7 @@ def _why_unknown(case: Case, verdicts: _CheckVerdicts, checks: Sequence[str]) ->
 _IN_GUEST = "What connects the devices is the hypervisor's, and not visible here."
 
 
-def _proviso(spec: DataPathSpec, case: Case, verdicts: _CheckVerdicts) -> str:
+def _unverified_conditions(spec: DataPathSpec, case: Case, verdicts: _CheckVerdicts) -> str:
     """Return sentences on the conditions of the path that were not verified."""
     sentences = [spec.unverified] if spec.unverified else []
     if DeviceKind.BLUEFIELD in spec.devices and case.dpu is None:

@@ -7,11 +7,12 @@ from typing import Any
 
 import msgspec
 
+from ..units import one_line
 from .collect.reader import Trace
 from .data_path_specs import ADVISORY
 from .data_paths import DataPath
 from .experiments.perform import Result
-from .finding import Finding, Verdict, printable, worst
+from .finding import Finding, Verdict, worst
 from .finding_order import BY_OTHERS, OWN
 from .goals import Goal
 from .machine import Case
@@ -130,7 +131,7 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
         }
 
     def __repr__(self) -> str:
-        return f"<Diagnosis of {printable(self.case.machine.name)}: {self.goal}, {self.verdict}>"
+        return f"<Diagnosis of {one_line(self.case.machine.name)}: {self.goal}, {self.verdict}>"
 
     def __str__(self) -> str:
         return _formatters["text"](self)

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from ..units import one_line
 from .references import Source
 
 
@@ -91,13 +92,8 @@ class _Factory:
     ) -> Finding:
         return Finding(
             verdict=self._verdict, found=found, needed=needed, why=why, subject=subject,
-            remedy=tuple(map(printable, remedy)), sources=tuple(sources), disagree=disagree,
+            remedy=tuple(map(one_line, remedy)), sources=tuple(sources), disagree=disagree,
         )  # fmt: skip
-
-
-def printable(text: str) -> str:
-    """Replace control characters, such as newlines and terminal escapes, by spaces."""
-    return text if text.isprintable() else "".join(c if c.isprintable() else " " for c in text)
 
 
 ok = _Factory(Verdict.OK)

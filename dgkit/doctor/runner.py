@@ -233,11 +233,11 @@ def _run_check(check: Check, case: Case) -> _Judged:
     if case.goal in check.goals:
         with tracing() as trace:
             results = tuple(check.findings(case))
-        return _Judged(tuple(_fitting(case.machine, result) for result in results), trace)
+        return _Judged(tuple(_fit_remedy(case.machine, result) for result in results), trace)
     goals = ", ".join(str(goal) for goal in Goal if goal in check.goals)
     needed = f"--goal {goals}"
     return _Judged((finding.n_a(f"{case.goal} does not need it", needed=needed),), Trace())
 
 
-def _fitting(machine: Machine, result: Finding) -> Finding:
+def _fit_remedy(machine: Machine, result: Finding) -> Finding:
     return msgspec.structs.replace(result, remedy=fit(machine, result.remedy))

@@ -110,7 +110,7 @@ def against(first: Machine, second: Diagnosis) -> Comparison:
 
 def _compared(one: Diagnosis, other: Diagnosis) -> Comparison:
     checks = [_difference(name, one, other) for name in _names(one, other)]
-    different = [check for check in checks if _plain(check.first) != _plain(check.second)]
+    different = [check for check in checks if _comparable(check.first) != _comparable(check.second)]
     different.sort(key=lambda d: (not d.is_relevant, not d.matters, -max(d.verdicts)))
     same = len(checks) - len(different)
     readings = tuple(_readings(one.case.machine, other.case.machine))
@@ -131,8 +131,8 @@ def _difference(check: str, one: Diagnosis, other: Diagnosis) -> Difference:
     return Difference(check, title, check in serving(one.goal), first, second)
 
 
-def _plain(findings: Iterable[Finding]) -> list[tuple[Verdict, str, str]]:
-    """Return what two findings must have in common to be the same: not the device's address."""
+def _comparable(findings: Iterable[Finding]) -> list[tuple[Verdict, str, str]]:
+    """Return the parts of findings that are compared, without the devices' addresses."""
     return sorted((one.verdict, one.found, one.needed) for one in findings)
 
 

@@ -138,7 +138,7 @@ def needed_checks(found: Iterable[Match]) -> tuple[str, ...]:
 
 
 def kernel_words(machine: Machine) -> tuple[list[Match], str]:
-    """Return what the kernel's log has of the table, and why it could not be read, if so."""
+    """Return the symptoms found in the kernel's log, and why it could not be read, if so."""
     log = machine.read.run("dmesg")
     if log.ok and not log.code:
         return matches(log.text, [one for one in SYMPTOMS if one.program == KERNEL]), ""

@@ -82,7 +82,7 @@ class Job(ABC):
 
     @abstractmethod
     def _prepare(self, slots: Any) -> None:
-        """Choose the size of the chunks, and what moves them."""
+        """Choose the size of the chunks, and the queue or the memory that moves them."""
 
     @abstractmethod
     def _load(self, chunk: Chunk) -> Step | None:

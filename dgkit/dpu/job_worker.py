@@ -53,7 +53,7 @@ class Worker:
         self._ensure_thread()
 
     def run(self, job: Job) -> None:
-        """Run a job whose caller waits: as submit()."""
+        """Run a job whose caller waits; here it is queued, as by submit()."""
         self.submit(job)
 
     def using(self, ref: object) -> list[Job]:
@@ -131,7 +131,7 @@ class Worker:
                 self._wake.get(timeout=WAIT_S)
 
     def _start_chunks(self) -> bool:
-        """Give each free slot to the job with the smallest share; return whether one was taken."""
+        """Give each free slot to the job with the smallest share; return whether there was one."""
         started = False
         while self.slots.n_free and any(job.start_chunk(self.slots) for job in self._by_share()):
             started = True

@@ -127,7 +127,7 @@ def _cache() -> Path:
 
 
 def _program_name(key: str, content: bytes) -> str:
-    """Return the file name of a program: the digests of what it was compiled from, and of both."""
+    """Return the file name of a program: digests of its source, and of source and program."""
     return f"{key}-{hashlib.sha256(key.encode() + content).hexdigest()[:32]}"
 
 

@@ -218,7 +218,7 @@ class Pending:
         self, meter: Meter, name: str, launch: Launch | _GpuLaunch, out: Any, samples: Any
     ) -> None:
         self._meter, self._name, self._launch = meter, name, launch
-        self._out, self._samples = out, samples
+        self._out, self._start_sampling = out, samples
 
     @property
     def running(self) -> bool:
@@ -234,7 +234,7 @@ class Pending:
         self._launch.wait()
         n, ns, cycles, worst = (int(v) for v in self._meter.read(self._out))
         _check(self._name, worst)
-        taken = self._meter.read(self._samples)[:n] * (ns / max(cycles, 1))
+        taken = self._meter.read(self._start_sampling)[:n] * (ns / max(cycles, 1))
         return array("Q", taken.round().astype("u8").tobytes())
 
 
@@ -302,7 +302,7 @@ class Meter:
         """
         put = "put_fenced" if fenced else "put_free"
         name = {"put": put, "get": "get", "doorbell": "doorbell"}[op]
-        return self._samples(name, (queue, *map(_u32, ids), _u64(size)), count, seconds)
+        return self._start_sampling(name, (queue, *map(_u32, ids), _u64(size)), count, seconds)
 
     def bare(self, count: int = 10_000, seconds: float = 1.0) -> array[int]:
         """Measure the lower limit: a doorbell in memory shared with the CPU, answered by a C loop.
@@ -318,7 +318,7 @@ class Meter:
                 answers.start()
             try:
                 limit = _u64(int(_LIMIT * self._cycles_per_second()))
-                return self._samples("bare", (words,), count, seconds, limit).take()
+                return self._start_sampling("bare", (words,), count, seconds, limit).take()
             finally:
                 if not self.emulated:
                     cuda.require_cupy().cuda.get_current_stream().synchronize()
@@ -366,7 +366,7 @@ class Meter:
         name = "rate_fenced" if fenced else "rate_free"
         rings = (*queues, *[queues[0]] * (RATE_RINGS - len(queues)))
         given = (*rings, _u32(remote), _u32(local), _u64(_SCATTER if scattered else 1))
-        return self._rate(name, len(queues), threads, given, seconds)
+        return self._calibrated_rate(name, len(queues), threads, given, seconds)
 
     def stored(
         self, rings: int, threads: int, *, seconds: float = 0.2, fenced: bool = True
@@ -374,7 +374,7 @@ class Meter:
         """Measure the upper limit of rate(), by storing records that no proxy reads."""
         name = "stored_fenced" if fenced else "stored_free"
         records = self._shared_memory("records", RATE_RINGS * _PLACES * 64)
-        return self._rate(name, rings, threads, (records, _u64(_PLACES)), seconds)
+        return self._calibrated_rate(name, rings, threads, (records, _u64(_PLACES)), seconds)
 
     @contextlib.contextmanager
     def busy(self, seconds: float = 60.0) -> Iterator[None]:
@@ -410,7 +410,7 @@ class Meter:
             return 1e9
         return float(cuda.require_cupy().cuda.Device().attributes["ClockRate"] * 1000)
 
-    def _samples(
+    def _start_sampling(
         self, name: str, first: tuple[Any, ...], count: int, seconds: float, *more: Any
     ) -> Pending:
         count = min(whole("count", count, 1), _MOST)
@@ -418,16 +418,16 @@ class Meter:
         args = (*first, _u64(count), _u64(int(seconds * 1e9)), *more, out, samples)
         return Pending(self, name, self._start(name, 1, 1, args, seconds), out, samples)
 
-    def _rate(
+    def _calibrated_rate(
         self, name: str, blocks: int, threads: int, args: tuple[Any, ...], seconds: float
     ) -> Counted:
-        found = self._counted(name, blocks, threads, args, _CALIBRATION, seconds)
+        found = self._run_counted(name, blocks, threads, args, _CALIBRATION, seconds)
         each = int(found.per_s * seconds / (blocks * threads))
         if each <= _CALIBRATION:
             return found
-        return self._counted(name, blocks, threads, args, min(each, _MOST), seconds)
+        return self._run_counted(name, blocks, threads, args, min(each, _MOST), seconds)
 
-    def _counted(
+    def _run_counted(
         self,
         name: str,
         blocks: int,

@@ -92,7 +92,7 @@ class Launch:
     def _start(self) -> None:
         """Start the child, which reads the launch from stdin and reports to the second file."""
         self._attempts_left -= 1
-        self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 # closed by _result
+        self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 # closed by _raise_failed
         self._places: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
         report = self._places.fileno()
         self._child = subprocess.Popen(
@@ -138,13 +138,13 @@ class Launch:
             self._close_files()
             self._start()
         self._arguments.close()
-        self._result(status)
+        self._raise_failed(status)
 
     def _close_files(self) -> None:
         self._errors.close()
         self._places.close()
 
-    def _result(self, status: int) -> None:
+    def _raise_failed(self, status: int) -> None:
         self._errors.seek(0)
         self._places.seek(0)
         errors = self._errors.read().decode(errors="replace").strip()

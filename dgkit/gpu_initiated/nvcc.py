@@ -38,7 +38,7 @@ def compile_as_nvcc(arguments: Sequence[str]) -> int:
         KernelError: A .cu file does not compile.
         Unsupported: No C++ compiler is installed.
     """
-    options, sources, others = _sorted(arguments)
+    options, sources, others = _split_arguments(arguments)
     if "-c" in others:
         named = others if "-o" in others else None
         return max(
@@ -58,8 +58,8 @@ def _compiler() -> list[str]:
     return [find_compiler(), *FLAGS, *WARNINGS, _PACKED, f"-I{include_dir()}"]
 
 
-def _sorted(arguments: Sequence[str]) -> tuple[list[str], list[str], list[str]]:
-    """Return the options of compiling, the sources, and what else the linker gets."""
+def _split_arguments(arguments: Sequence[str]) -> tuple[list[str], list[str], list[str]]:
+    """Return compiler options, sources, and other arguments of the linker."""
     options: list[str] = []
     sources: list[str] = []
     others: list[str] = []

@@ -57,7 +57,7 @@ class QueueReport:
 
     def __str__(self) -> str:
         lines = [f"queue pair {self.qpn:#x}, {self.info.state}", *self.counts()]
-        lines += self._why()
+        lines += self._error_lines()
         lines += ["entries:", *(f"  {e.state:8} {e.entry}" for e in self.entries)]
         lines += ["completions:", *(f"  {c}" for c in self.completions)]
         return "\n".join(lines)
@@ -78,7 +78,7 @@ class QueueReport:
             lines.append(f"receives: {info.posted_receives:,} posted, {info.received:,} complete")
         return lines
 
-    def _why(self) -> list[str]:
+    def _error_lines(self) -> list[str]:
         return [f"error: {self.info.why}"] if self.info.why else []
 
     def entry_rows(self) -> list[tuple[str, ...]]:
@@ -100,7 +100,7 @@ class QueueReport:
         failed = self.info.state == "error"
         first, *rest = self.counts()
         if not failed:
-            rest += self._why()
+            rest += self._error_lines()
         return card(
             f"Queue pair {self.qpn:#x}",
             [("state", badge(self.info.state, warn=failed)), ("counts", first),

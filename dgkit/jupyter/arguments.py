@@ -46,16 +46,16 @@ def find_region(shell: Any, text: str) -> SessionRegion:
         value = _evaluate(shell, text, default=value)
     if isinstance(value, SessionRegion):
         return value
-    actual = "" if value is None else f", but {_a(value)}"
-    raise LineError(f"`{text}` is not a region{actual}. {_known(shell.user_ns)}")
+    actual = "" if value is None else f", but {_type_with_article(value)}"
+    raise LineError(f"`{text}` is not a region{actual}. {_known_regions(shell.user_ns)}")
 
 
-def _a(value: object) -> str:
+def _type_with_article(value: object) -> str:
     kind = type(value).__name__
     return f"an {kind}" if kind[0] in "aeiouAEIOU" else f"a {kind}"
 
 
-def _known(namespace: dict[str, Any]) -> str:
+def _known_regions(namespace: dict[str, Any]) -> str:
     variables = [name for name, region in region_variables(namespace).items() if not region.closed]
     names = list(dict.fromkeys([*variables, *(repr(region.name) for region in live_regions())]))
     if not names:
@@ -99,7 +99,7 @@ def integer(shell: Any, value: int | str, what: str, *, least: int = 1) -> int:
         return value
     number = _evaluate(shell, value)
     if not hasattr(number, "__index__"):
-        raise LineError(f"{what} is {_a(number)}; it must be a whole number")
+        raise LineError(f"{what} is {_type_with_article(number)}; it must be a whole number")
     if number < least:
         raise LineError(f"{what} is {number}; it must be {least} or more")
     return int(number.__index__())
@@ -118,7 +118,9 @@ def data(shell: Any, text: str) -> Any:
         try:
             memoryview(value).release()
         except TypeError:
-            raise LineError(f"DATA is {_a(value)}; it must be bytes, text or an array") from None
+            raise LineError(
+                f"DATA is {_type_with_article(value)}; it must be bytes, text or an array"
+            ) from None
         except (
             ValueError
         ):  # a NumPy dtype without a buffer format, such as datetime64: the session reports it

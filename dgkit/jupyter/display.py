@@ -75,8 +75,8 @@ class Overview:
             none = "No session is open. Open one: session = dgkit.connect()"
             return cls(none, f"<div>{html.escape(none)}</div>")
         tables = [(session, _rows(session, variables)) for session in found]
-        text = "\n".join(_plain(session, rows) for session, rows in tables)
-        return cls(text, "".join(_card(session, rows) for session, rows in tables))
+        text = "\n".join(_as_text(session, rows) for session, rows in tables)
+        return cls(text, "".join(_as_card(session, rows) for session, rows in tables))
 
     def __repr__(self) -> str:
         return self.text
@@ -94,14 +94,14 @@ def _rows(session: Session, variables: dict[str, SessionRegion]) -> list[tuple[s
     return rows or [("no region", "session.empty(4096) allocates one")]
 
 
-def _plain(session: Session, rows: list[tuple[str, str]]) -> str:
+def _as_text(session: Session, rows: list[tuple[str, str]]) -> str:
     lines = [f"  {name}: {text}" for name, text in rows]
     return "\n".join(
         [f"{session!r} [{provider_label(session.dpu.provider, session.dpu.emulated)}]", *lines]
     )
 
 
-def _card(session: Session, rows: list[tuple[str, str]]) -> str:
+def _as_card(session: Session, rows: list[tuple[str, str]]) -> str:
     about = session.info
     title = f"Session with DPU pid {about['dpu']['pid']}: live regions"
     badge = provider_badge(session.dpu.provider, session.dpu.emulated)

@@ -64,9 +64,9 @@ class Dma:
             try:
                 result = self._run(call)
             except LineError as exc:
-                raise UsageError(f"line {at}: {exc}; {_ran(ran)}") from None
+                raise UsageError(f"line {at}: {exc}; {_ran_before(ran)}") from None
             except BaseException as exc:
-                _add_note(exc, f"in %%dma, line {at}: {text}; {_ran(ran)}")
+                _add_note(exc, f"in %%dma, line {at}: {text}; {_ran_before(ran)}")
                 raise
             ran.append(at)
             if result is not None and not call.quiet:
@@ -145,7 +145,7 @@ def _parse_line(at: int, text: str) -> tuple[int, str, Call] | None:
         raise UsageError(f"line {at}: {exc}; no line was run") from None
 
 
-def _ran(lines: list[int]) -> str:
+def _ran_before(lines: list[int]) -> str:
     if not lines:
         return "no line was run before it"
     numbers = ", ".join(map(str, lines))

@@ -80,9 +80,9 @@ class DmaBuf:
     def __repr__(self) -> str:
         where = "closed" if self.closed else f"fd {self.fd}"
         what = f"{self.size} bytes at offset {self.offset} of {self.length}"
-        return f"<dgkit.DmaBuf {where}, {what}; CUDA's copies are {self._waits()}>"
+        return f"<dgkit.DmaBuf {where}, {what}; CUDA's copies are {self._copies_text()}>"
 
-    def _waits(self) -> str:
+    def _copies_text(self) -> str:
         return "synchronous" if self.sync_memops else "not synchronous: see CU_CTX_SYNC_MEMOPS"
 
     def _repr_html_(self) -> str:
@@ -90,7 +90,7 @@ class DmaBuf:
 
         rows: list[tuple[str, object]] = [] if self.closed else [("Fd", self.fd)]
         rows += [("Size", f"{self.size} bytes, from byte {self.offset} of {self.length}")]
-        rows += [("CUDA's copies are", self._waits())]
+        rows += [("CUDA's copies are", self._copies_text())]
         return card("dma-buf (closed)" if self.closed else "dma-buf", rows)
 
 

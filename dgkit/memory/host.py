@@ -157,7 +157,7 @@ def _allocate(
     except OutOfMemory:
         raise
     except OSError as error:
-        raise _typed(error, size) from None
+        raise _to_dgkit_error(error, size) from None
     seals = _SEAL_SHRINK | _SEAL_GROW
     if readonly_export:
         fcntl.fcntl(keep.number, _F_ADD_SEALS, seals | _SEAL_FUTURE_WRITE)
@@ -184,7 +184,7 @@ def _populate(mapped: mmap.mmap) -> bool:
     return True
 
 
-def _typed(error: OSError, size: int) -> Exception:
+def _to_dgkit_error(error: OSError, size: int) -> Exception:
     code = error.errno or 0
     if code in (errno.EMFILE, errno.ENFILE):
         what = "open files (ulimit -n)" if code == errno.EMFILE else "open files of the system"

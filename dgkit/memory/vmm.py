@@ -44,9 +44,11 @@ class SharedMemoryResource(MemoryResource):  # type: ignore[misc] # it is Any to
         self._gpu = gpu
         self.fds: dict[int, int] = {}
         self.gpus = frozenset({gpu})
-        self._prop = _prop(gpu)
+        self._allocation_prop = _allocation_prop(gpu)
         minimum = cuda.driver().CUmemAllocationGranularity_flags.CU_MEM_ALLOC_GRANULARITY_MINIMUM
-        self.granule = int(cuda.call("cuMemGetAllocationGranularity", self._prop, minimum))
+        self.granule = int(
+            cuda.call("cuMemGetAllocationGranularity", self._allocation_prop, minimum)
+        )
 
     def allocate(self, size: int, *, stream: Any = None) -> Buffer:  # noqa: ARG002 - cuda.core's
         """Return a zeroed buffer of `size` bytes, rounded up to granules. Raises OutOfMemory."""
@@ -72,7 +74,7 @@ class SharedMemoryResource(MemoryResource):  # type: ignore[misc] # it is Any to
             undo.callback(cuda.try_call, "cuCtxSynchronize")  # zeroing may still be running
         finally:
             cuda.try_call("cuMemRelease", handle)
-        cuda.call("cuMemSetAccess", address, size, [_access(self._gpu)], 1)
+        cuda.call("cuMemSetAccess", address, size, [_access_desc(self._gpu)], 1)
         allowed = (peer for peer in _peers(self._gpu) if _allow(peer, address, size))
         self.gpus = frozenset({self._gpu, *allowed})
         return address, fd
@@ -81,7 +83,7 @@ class SharedMemoryResource(MemoryResource):  # type: ignore[misc] # it is Any to
         free = int(cuda.call("cuMemGetInfo")[0])
         with contextlib.suppress(OutOfMemory):
             if size <= free:
-                return cuda.call("cuMemCreate", size, self._prop, 0)
+                return cuda.call("cuMemCreate", size, self._allocation_prop, 0)
         text = f"{requested:,} bytes requested, {free:,} free on cuda:{self._gpu}"
         hint = "cupy.get_default_memory_pool().free_all_blocks() frees what CuPy has cached"
         raise OutOfMemory(errno.ENOMEM, f"{text}; none were allocated ({hint})")
@@ -136,7 +138,7 @@ class Allocation:
             _inherited.append(self._buffer)
 
 
-def _prop(gpu: int) -> Any:
+def _allocation_prop(gpu: int) -> Any:
     driver = cuda.driver()
     prop = driver.CUmemAllocationProp()
     prop.type = driver.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED
@@ -149,7 +151,7 @@ def _prop(gpu: int) -> Any:
     return prop
 
 
-def _access(gpu: int) -> Any:
+def _access_desc(gpu: int) -> Any:
     access = cuda.driver().CUmemAccessDesc()
     access.location.type = cuda.driver().CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
     access.location.id = gpu
@@ -170,7 +172,7 @@ def _peers(gpu: int) -> list[int]:
 
 def _allow(gpu: int, address: int, size: int) -> bool:
     """Give another GPU access; False if the driver refuses it."""
-    code, _ = cuda.try_call("cuMemSetAccess", address, size, [_access(gpu)], 1)
+    code, _ = cuda.try_call("cuMemSetAccess", address, size, [_access_desc(gpu)], 1)
     return code == 0
 
 

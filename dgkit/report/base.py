@@ -128,9 +128,9 @@ class Report(ABC):
         disturbed.
         """
         floors = self._floors()
-        return bool(floors) and max(floors) > _FLOOR_RATIO * min(*floors, self._most_floor())
+        return bool(floors) and max(floors) > _FLOOR_RATIO * min(*floors, self._floor_limit())
 
-    def _most_floor(self) -> float:
+    def _floor_limit(self) -> float:
         """Return the figure that its floor should not exceed, in the unit of the floor."""
         return inf
 
@@ -182,16 +182,16 @@ class Report(ABC):
 
     def _rows(self) -> list[tuple[str, str]]:
         rows = [("provider", f"{self.provider} ({self.label})")]
-        rows += [("engine", self._slept())] if self.sleeps else []
+        rows += [("engine", self._sleeps_text())] if self.sleeps else []
         rows += [("between", self.where)] if self.where else []
         return [*self._figures(), *rows, ("machine", str(self.machine))]
 
-    def _slept(self) -> str:
+    def _sleeps_text(self) -> str:
         return "slept once" if self.sleeps == 1 else f"slept {self.sleeps:,} times"
 
     def __repr__(self) -> str:
         name, moved = type(self).__name__, f", {FLOOR_MOVED}" if self.floor_moved else ""
-        slept = f", engine {self._slept()}" if self.sleeps else ""
+        slept = f", engine {self._sleeps_text()}" if self.sleeps else ""
         return f"<dgkit.{name} {self._title()}: {self._short()}, {self.label}{slept}{moved}>"
 
     def __str__(self) -> str:

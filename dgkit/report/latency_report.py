@@ -70,7 +70,7 @@ class LatencyReport(Report):
     def _floors(self) -> Sequence[float]:
         return self.floor_ns
 
-    def _most_floor(self) -> float:
+    def _floor_limit(self) -> float:
         return self.p50_ns
 
     def _floor(self) -> str:

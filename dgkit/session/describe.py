@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ..wire.connection import Connection
     from ..wire.messages import Welcome
 
-Info = dict[str, Any]
+Info = dict[str, Any]  # Session.info, or a side of it
 
 
 def local_info(device: Device) -> Info:

@@ -161,7 +161,7 @@ class SentJob(RemoteJob):
         self.end()
 
     def _repeat(self) -> None:
-        """Have the worker repeat the transfer; later ones with its region wait for that."""
+        """Have the worker repeat the transfer; later transfers with the same region wait."""
         if self.sent is None:
             return
         try:

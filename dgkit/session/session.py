@@ -210,7 +210,7 @@ class Session(Unique):
         return True
 
     def detach_resources(self) -> SessionResources:
-        """Return the resources of a new session without regions, which is closed without them."""
+        """Take the resources from this session, which must have no regions, and close it."""
         lifecycle.open_sessions.discard(self)
         self.lifetime.closed = True
         return self._resources
@@ -231,7 +231,7 @@ class Session(Unique):
         return self._registry.notify.add(call)
 
     def on_write(self, call: Callable[[EndedWrite], object]) -> Callable[[], None]:
-        """Call a function after each write of this session: by write, start_write, copy, measuring.
+        """Call a function after each write(), start_write() and copy(), and writing measurement.
 
         It is called in the thread that ends the write, perhaps shortly after a wait for it has
         returned, and must be quick. Writes of monitors, GPU queues and others are not reported.

@@ -6,7 +6,7 @@ import contextlib
 from array import array
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Optional, cast
+from typing import TYPE_CHECKING, Optional, cast
 
 from ..dma.context import provider_name
 from ..dpu import benchmark
@@ -22,6 +22,7 @@ from .describe import machine_of
 if TYPE_CHECKING:
     from ..dma import Device, RemoteRegion
     from .backend import Backend
+    from .describe import Info
     from .region_factory import RegionFactory
     from .session_region import SessionRegion
 
@@ -84,7 +85,6 @@ def scratch_for(
 
 
 ProgressCall = Optional[Callable[[int, int], None]]  # noqa: UP045 (evaluated on 3.10)
-Info = dict[str, Any]  # Session.info
 
 
 class _Listener:
@@ -98,7 +98,7 @@ class _Listener:
         self._latest: tuple[int, int] | None = None
 
     def add_block(self, number: int, samples: bytes) -> None:
-        """Take one block.
+        """Append a block to the samples; ignore a block after a missing one.
 
         Raises:
             PeerError: There are more samples than were requested.

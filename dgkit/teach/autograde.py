@@ -111,7 +111,7 @@ def _texts(folder: Path, where: Any, own: Callable[[str], str]) -> set[str]:
 def _shown(
     cell: Any, released: dict[str, Any], marks: dict[str, dict[str, Any]], texts: set[str]
 ) -> Any:
-    """Return a cell that runs nothing in the browser of who grades it or reads the feedback.
+    """Return a cell without active content, for the browsers of graders and students.
 
     Both pages render Markdown with the HTML in it and raw cells as they are, with the rights of
     whoever looks at them. So a text of the student becomes a block of code, in which HTML, links

@@ -35,12 +35,12 @@ class Collect(ExchangeCollect):  # type: ignore[misc]
 
     def _sort_by_timestamp(self, records: list[Any]) -> list[Any]:
         """Sort submissions of one student; another's must not be newer than the student's own."""
-        own = [record for record in records if self._owner(record) == record["username"]]
+        own = [record for record in records if self._submitter(record) == record["username"]]
         latest: list[Any] = super()._sort_by_timestamp(own or records)
         return latest
 
-    def _owner(self, record: Any) -> str:
-        """Return who handed a folder in, as far as `check_owner` asks for it."""
+    def _submitter(self, record: Any) -> str:
+        """Return who submitted a folder: its owner if `check_owner`, else the user it names."""
         if not self.check_owner:
             return str(record["username"])
         try:
@@ -53,7 +53,7 @@ class Collect(ExchangeCollect):  # type: ignore[misc]
         inbound, records = Path(self.inbound_path), self.src_records
         self.src_records = []
         for record in records:
-            source, owner = inbound / record["filename"], self._owner(record)
+            source, owner = inbound / record["filename"], self._submitter(record)
             if owner != record["username"]:
                 self.log.warning(
                     "%s is owned by %s, not by %s: not collected (where the students of a server "
@@ -101,7 +101,7 @@ def check_registered(course: Path, students: Sequence[str]) -> None:
 
 
 def copy_regular(source: Path, target: Path, most: int) -> list[Path]:
-    """Copy the regular files with one link of a folder that its student may be changing.
+    """Copy a folder's regular files that have one link; a student may be changing the folder.
 
     Args:
         source: The folder.

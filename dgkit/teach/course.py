@@ -6,10 +6,9 @@ import importlib.util
 import re
 import secrets
 import shutil
-import tempfile
 from pathlib import Path
 
-from ..files import read_limited, write_new
+from ..files import filling, read_limited, write_new
 from . import student_notebook, variants
 
 SEED_FILE = "course_seed"
@@ -89,31 +88,24 @@ def init(course: Path, *, vary: bool = False) -> list[str]:
             "the labs, with their solutions, are not in dgkit: in the folder of its sources, "
             "`pip install ./notebooks/labs`"
         )
-    if exists := course.exists():
+    if course.exists():
         if not course.is_dir() or any(course.iterdir()):
             raise FileExistsError(f"{course} exists and is not empty: name a new folder")
         course.chmod(0o700)
     elif not course.parent.is_dir():
         raise FileNotFoundError(f"{course.parent} is no folder: make it first")
-    part = Path(tempfile.mkdtemp(prefix=".course-", dir=course if exists else course.parent))
     try:
-        shutil.copytree(labs, part / "source")
-        shutil.copytree(labs.parent / "teaching", part / "teaching")
-        seed = secrets.token_hex(16)
-        if vary:
-            _vary(part / "source", seed)
-        config = _CONFIG.format(course=course.resolve().name)
-        write_new(part / "nbgrader_config.py", config.encode())
-        write_new(part / SEED_FILE, seed.encode() + b"\n", 0o600)
-        if exists:
-            for path in part.iterdir():
-                path.rename(course / path.name)
-        else:
-            part.rename(course)
+        with filling(course, 0o700) as part:
+            shutil.copytree(labs, part / "source")
+            shutil.copytree(labs.parent / "teaching", part / "teaching")
+            seed = secrets.token_hex(16)
+            if vary:
+                _vary(part / "source", seed)
+            config = _CONFIG.format(course=course.resolve().name)
+            write_new(part / "nbgrader_config.py", config.encode())
+            write_new(part / SEED_FILE, seed.encode() + b"\n", 0o600)
     except (OSError, shutil.Error) as exc:
         raise OSError(exc.errno, f"{exc}; nothing was made", str(course)) from exc
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
     return sorted(path.name for path in (course / "source").iterdir() if path.is_dir())
 
 

@@ -40,7 +40,7 @@ Function = Callable[..., Any]
 
 
 @functools.lru_cache(maxsize=16)
-def _program(source: str, limits: sandbox.Limits, isolation: sandbox.Isolation) -> bytes:
+def _compile(source: str, limits: sandbox.Limits, isolation: sandbox.Isolation) -> bytes:
     return sandbox.compile_kernels(source, limits, isolation)
 
 
@@ -67,7 +67,7 @@ def compiled(function: submission.RemoteFunction, kernel: str) -> Iterator[Emula
     )
     limits, isolation = function.submission.limits, function.submission.isolation
     try:
-        program = _program(source, limits, isolation)
+        program = _compile(source, limits, isolation)
     except KernelError as exc:
         raise verdict.WrongAnswer(str(exc)[:_SHOWN]) from None
     fd = os.memfd_create("kernel", os.MFD_CLOEXEC)
@@ -298,7 +298,7 @@ class _Squares:
         return f"of block {block}, round {round_}, thread {byte // 4}"
 
     def check_signals(self, machine: Machine, signals: Iterable[int]) -> None:
-        """Check that the numbers of each round that is signalled are there."""
+        """Check that the numbers of each signalled round are in memory."""
         for block, signal in enumerate(map(int, signals)):
             expect(
                 signal <= self.rounds,

@@ -122,7 +122,7 @@ class Ring(submission.Served):
         self._pending.append(("doorbell", data))
 
     def flush(self) -> None:
-        """Make the stores of a post, in the right order: whether theirs was is decided before."""
+        """Make the stores of a post in the right order; the student's order was judged before."""
         order = {"record": 1, "doorbell": 2}
         for place, data in sorted(self._pending, key=lambda each: order.get(str(each[0]), 0)):
             self._queue.store(place, data)

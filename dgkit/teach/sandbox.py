@@ -195,7 +195,7 @@ def _shown() -> list[str]:
 
 
 def _own_user() -> tuple[str, ...]:
-    """Return words before a command that run it as a user that no account has."""
+    """Return a command prefix that runs a command as a user without an account."""
     user = str(_FIRST_USER + os.getpid() % _USERS)
     return ("setpriv", "--reuid", user, "--regid", user, *_DROP)
 
@@ -231,7 +231,7 @@ def _bubblewrap(program: str, hidden: Sequence[str], *, sized: bool = True) -> t
 
 
 def _another_user(hidden: Sequence[str]) -> tuple[str, ...]:
-    """Return words before a command that run it as another user, in a root folder of its own.
+    """Return a command prefix that runs a command as another user, in a root folder of its own.
 
     The first process of the process namespace is a shell of root, which the kernel kills with its
     parent; the kernel forgets this request if a process changes its user.
@@ -265,11 +265,11 @@ def _root_script(hidden: Sequence[str]) -> str:
 
 
 def _landlock(hidden: Sequence[str], user: Sequence[str] = ()) -> tuple[str, ...]:
-    """Return words before a command that run it with Landlock, and with other words before it.
+    """Return a command prefix that runs a command with Landlock, by way of the prefix `user`.
 
     Python must list each folder of the search path; so the names in a hidden folder can be seen.
     """
-    shown = [path for each in _shown() for path in _without(Path(each).resolve(), hidden)]
+    shown = [path for each in _shown() for path in _visible_parts(Path(each).resolve(), hidden)]
     around = [each for each in _shown() if any(Path(path).is_relative_to(each) for path in hidden)]
     words = (sys.executable, "-I", "-S", landlock.__file__, _own_folder())
     return (*words, *shown, "--names", *around, "--", *user)
@@ -279,8 +279,8 @@ def _missing_of_landlock() -> tuple[str, ...]:
     return (*landlock.missing(), "a limit of the size of its files together")
 
 
-def _without(path: Path, hidden: Sequence[str]) -> list[str]:
-    """Return a path, or what is in it but the hidden folders."""
+def _visible_parts(path: Path, hidden: Sequence[str]) -> list[str]:
+    """Return a path or, if it contains hidden folders, its other content."""
     inside = [each for each in hidden if Path(each).is_relative_to(path)]
     if not inside:
         return [str(path)]
@@ -288,7 +288,7 @@ def _without(path: Path, hidden: Sequence[str]) -> list[str]:
         return []
     found = sorted({each.resolve() for each in path.iterdir()})  # lib64 is a link to lib
     inner = [each for each in found if not path.is_relative_to(each)]
-    return [shown for each in inner for shown in _without(each, inside)]
+    return [shown for each in inner for shown in _visible_parts(each, inside)]
 
 
 @functools.cache

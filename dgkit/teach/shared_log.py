@@ -123,7 +123,7 @@ class Log:
         return [int(word) for word in self.memory.array[start : start + RECORD]]
 
     def name(self, word: int) -> str:
-        """Return what a word is."""
+        """Return the name of a word."""
         if word in self.numbers[:2]:
             return ("count", "lease")[self.numbers[:2].index(word)]
         number, place = divmod(word - self.numbers.first_record, RECORD)

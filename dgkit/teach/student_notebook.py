@@ -57,7 +57,7 @@ def load(path: Path) -> tuple[Mapping[str, Any], list[Mapping[str, Any]]]:
 
 
 def _is_cell(cell: Any) -> bool:
-    """Return whether a cell has what is read of it, in the types of nbformat 4."""
+    """Return whether a cell has the fields that are read, with the types of nbformat 4."""
     source = cell["source"]
     lines = source if isinstance(source, list) else [source]
     metadata, kind = cell["metadata"], cell["cell_type"]

@@ -80,7 +80,7 @@ class Variant:
     named: Mapping[str, Mapping[str, int | str]] = field(default_factory=lambda: _NAMED)
 
     def texts(self, lab: str) -> tuple[str, ...]:
-        """Return what occurs in the notebooks of a lab: in tasks, solutions and tests."""
+        """Return the texts in a lab's notebooks that contain the constants of the variant."""
         known: dict[str, tuple[str, ...]] = {
             "lab1": (self.magic,),
             "lab7": (f") * {self.factor} +", f"factor={self.factor})", self.order),

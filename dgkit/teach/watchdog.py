@@ -21,12 +21,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from ..child import end_with_starter
 from ..errors import Unsupported
 from ..json_input import read_json
 from . import concepts, grader, sandbox, verdict
 from .student_notebook import Test
 
-_PDEATHSIG, _DUMPABLE, _SUBREAPER = 1, 4, 36  # of prctl(2)
+_DUMPABLE, _SUBREAPER = 4, 36  # of prctl(2)
 _LOOK_S = 0.5  # between two looks at the grader
 _STOPPED = frozenset("Tt")  # stopped by a signal, by a tracer: proc_pid_stat(5)
 _END_S = 10.0
@@ -162,8 +163,8 @@ def _reap() -> None:
 
 def main() -> None:
     """Grade what stdin asks for; all processes of a submission end with its test."""
+    end_with_starter()
     libc = ctypes.CDLL(None)
-    libc.prctl(_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     libc.prctl(_SUBREAPER, 1, 0, 0, 0)  # a process that a submission leaves becomes a child
     if os.geteuid():
         libc.prctl(_DUMPABLE, 0, 0, 0, 0)  # no process of the same user can read or trace it

@@ -366,7 +366,7 @@ class ServedQueue:
         imports: list[RemoteRegion],
         offer: RingOffer,
     ) -> tuple[RingAnswer, Callable[[], int]]:
-        """Have a proxy serve dgkit's own ring. Returns the answer, and what counts records."""
+        """Have a proxy serve dgkit's ring; return the answer, and a function counting records."""
         ring, *peers = imports
         own = undo.enter_context(device.import_region(self.region.export()))
         proxy = Proxy(device, _SPIN_US)
@@ -411,7 +411,7 @@ class ServedQueue:
         return answer, lambda: nic.stats().entries
 
     def _follow(self) -> None:
-        """Close it when the host guest's process has closed it or has ended."""
+        """Close the queue when the host guest's process has closed it or has ended."""
         with contextlib.suppress(OSError):
             self._connection.recv(1)
         self.close()

@@ -123,7 +123,7 @@ def latency(
 
 
 def latest(kind: str, name: str, timeout: float, absent: str, use: Callable[[bytes], T]) -> T:
-    """Return `use(content)` of a file; while it is outdated, wait for the next content.
+    """Return `use(content)` of a file; if the content is outdated, wait for the next version.
 
     Raises:
         TestbedError: There was none in `timeout` seconds; `absent` says what that means.

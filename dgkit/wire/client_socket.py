@@ -79,7 +79,7 @@ class Subscriptions:
         return subscriber
 
     def _resolve(self, published: Address) -> Address:
-        """Replace the host by the one of this connection: an agent may listen at 0.0.0.0."""
+        """Return the address with this connection's host: an agent may listen at 0.0.0.0."""
         if not published.tcp:
             return published
         host = self._address.endpoint.rpartition(":")[0]

@@ -27,19 +27,19 @@ class Creation(Pending):
         self.freed = False
 
     def end(self, request: Request, *, timeout: float) -> None:
-        """Free it by a request, and wait; arguments as Connection.ask(). Idempotent."""
+        """Free the created object by a request, and wait; arguments as ask(). Idempotent."""
         if not self.freed:
             with contextlib.suppress(ClosedError):  # freed by an earlier request, or the session's
                 self._link.ask(request, timeout=timeout)
             self.freed = True
 
     def undo(self) -> None:
-        """Have the agent free it, without waiting. Idempotent."""
+        """Have the agent free the created object, without waiting. Idempotent."""
         if self._cancel_later():
             self._link.post_cancels()
 
     def undo_later(self, then: Callable[[], None]) -> None:
-        """Free it at the next request; never blocks. For finalizers.
+        """Free the created object at the next request; never blocks. For finalizers.
 
         Args:
             then: Called once the agent has freed it, or the connection has ended: now, or under

@@ -214,14 +214,14 @@ class Stream:
         self._inflow = Inflow(duplicate)
 
     def end(self) -> None:
-        """Shut it down. Idempotent."""
+        """Shut the connection down. Idempotent."""
         self.ended = True
         with contextlib.suppress(OSError), self._duplicate(self.fd) as copy:  # it may have ended
             if os.fstat(copy.fileno()).st_ino == self._inode:
                 copy.shutdown(socket.SHUT_RDWR)
 
     def peer_pid(self) -> int:
-        """Return the process that opened it, on a Unix socket; 0 elsewhere, or if it has ended."""
+        """Return the process that opened a Unix connection; 0 for others, or if it has ended."""
         with contextlib.suppress(OSError), self._duplicate(self.fd) as copy:
             if os.fstat(copy.fileno()).st_ino == self._inode:
                 credentials = copy.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
@@ -229,7 +229,7 @@ class Stream:
         return 0
 
     def is_endless(self, progress: int) -> bool:
-        """Check it; return whether it keeps sending a message that never ends.
+        """Return whether the connection keeps sending a message that never ends.
 
         Args:
             progress: A number that each whole message changes; 0 if there was none.
@@ -237,7 +237,7 @@ class Stream:
         return not self.ended and self._inflow.is_endless(self.fd, progress)
 
     def ahead(self, taken: int) -> int:
-        """Return the bytes of its messages that are not taken yet; see Inflow."""
+        """Return the bytes of the connection's messages that are not taken yet; see Inflow."""
         return 0 if self.ended else self._inflow.ahead(self.fd, taken)
 
 

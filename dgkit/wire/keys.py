@@ -120,9 +120,9 @@ def load(name: str = "default") -> KeyPair:
     path = folder() / f"{name}.secret"
     if not path.exists():
         raise PeerRefused(
-            f"tcp:// requires a key pair on both sides and {path} does not exist: {_others()}make "
-            f"one with `dgkit keys make {name}`, and allow the other side's key with "
-            "`dgkit keys allow KEY`"
+            f"tcp:// requires a key pair on both sides and {path} does not exist: "
+            f"{_stored_hint()}make one with `dgkit keys make {name}`, and allow the other side's "
+            "key with `dgkit keys allow KEY`"
         )
     stat = path.stat()
     if not is_own(stat, 0o077):
@@ -141,7 +141,7 @@ def load(name: str = "default") -> KeyPair:
     return KeyPair(name, public, secret)
 
 
-def _others() -> str:
+def _stored_hint() -> str:
     """Return a hint that names the stored pairs, or "" if there are none."""
     names = sorted(path.stem for path in folder().glob("*.secret"))
     if not names:

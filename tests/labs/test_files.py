@@ -238,7 +238,7 @@ def test_a_folder_that_cannot_be_collected_is_named_and_the_others_are_collected
         inside.chdir(bad)
         make(bad)
     names = [f"{ME}+lab1+{MINE}+a", f"{ME}2+lab1+{MINE}+b"]
-    monkeypatch.setattr(collect.Collect, "_owner", lambda _, record: record["username"])
+    monkeypatch.setattr(collect.Collect, "_submitter", lambda _, record: record["username"])
     files = collected(tmp_path, dict(zip(names, (bad, handed_in), strict=True)), caplog)
     assert files == {f"{ME}2/lab1/data/mine.ipynb"}
     assert f"{names[0]}: " in caplog.text
@@ -289,7 +289,7 @@ def test_a_newer_folder_of_another_does_not_replace_a_students_own(
     other.mkdir()
     (other / "lab.ipynb").write_text("nothing")
     owners = {f"mary+lab1+{MINE}+a": "mary", f"mary+lab1+{NEWER}+b": ME}
-    monkeypatch.setattr(collect.Collect, "_owner", lambda _, record: owners[record["filename"]])
+    monkeypatch.setattr(collect.Collect, "_submitter", lambda _, record: owners[record["filename"]])
     folders = dict(zip(owners, (handed_in, other), strict=True))
     assert collected(tmp_path, folders, caplog) == {"mary/lab1/data/mine.ipynb"}
 

@@ -97,6 +97,7 @@ ONLY = {
     "ctypes": {
         "doca_trace/",  # calls each function of libdoca by its description
         "software_adapter.py",
+        "child.py",  # prctl(2)
         "doctor/collect/probes.py",
         "doctor/experiments/program.py",
         "memory/cuda.py",

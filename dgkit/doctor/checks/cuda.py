@@ -180,7 +180,7 @@ def _not_probed(case: Case, *, late: bool) -> str:
     return reading.unread if (reading.fault == "late") is late else ""
 
 
-def _starts(case: Case) -> bool:
+def _cuda_starts(case: Case) -> bool:
     found = case.machine.know(cuda.cuda)
     return not (found.code or found.missing)
 
@@ -196,7 +196,7 @@ def _starts(case: Case) -> bool:
     requires=[
         gpu_present,
         driver_loaded,
-        applies(_starts, "CUDA does not start: see cuda-driver"),
+        applies(_cuda_starts, "CUDA does not start: see cuda-driver"),
         applies(lambda case: not case.machine.read.probe("context").absent, "not probed"),
         readable(partial(_not_probed, late=True), "not created in time"),
         readable(partial(_not_probed, late=False), "not probed"),

@@ -316,10 +316,10 @@ def _driver_flavour(case: Case) -> Finding:
         why += f"ones, whose last branch for it is {gpudirect.last_branch(machine) or 580}."
         found, needed = f"closed, {driver.version}", "closed: before Turing"
         return finding.ok(found, needed=needed, why=why, sources=[_KERNEL_MODULES])
-    return _closed(case, driver)
+    return _judge_closed_modules(case, driver)
 
 
-def _closed(case: Case, driver: Driver) -> Finding:
+def _judge_closed_modules(case: Case, driver: Driver) -> Finding:
     machine = case.machine
     states = {"loaded": "is loaded", "loadable": "can be loaded", "absent": "is not installed"}
     states["unregistered"] = "is loaded, but not registered"
@@ -473,7 +473,7 @@ def _driver_registry(case: Case) -> Finding:
         return finding.ok(_OVERRIDE)
     inside = case.machine.know(container).engine
     written = not inside and "PeerMappingOverride=1" in case.machine.read.text(_CONF).text
-    write = [] if written else [_set_override(registry)]
+    write = [] if written else [_override_command(registry)]
     restart = "# Switch the machine off and on: the guide requires a cold reboot."
     remedy = [*write, initramfs(case.machine), restart]
     why = "GPUNetIO Verbs, RDMA and DMA, and NVSHMEM's IBGDA, need root; Ethernet always does."
@@ -501,7 +501,7 @@ _PRIVILEGED = {
 }
 
 
-def _set_override(registry: dict[str, str]) -> str:
+def _override_command(registry: dict[str, str]) -> str:
     """Return the command that adds PeerMappingOverride=1 to the driver's registry keys."""
     keys = {**registry, "PeerMappingOverride": "1"}
     if not all(_PLAIN.fullmatch(word) for item in keys.items() for word in item):

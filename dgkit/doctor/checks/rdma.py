@@ -221,7 +221,10 @@ def _own_gid(machine: Machine, device: RdmaDevice) -> list[str]:
         return ["# In the pod: hostNetwork: true, or the NIC's interface as a second network."]
     if engine:
         return ["# Start the container in the host's network, with the option --network=host."]
-    return [*_up(device), "# It has a GID as soon as its interface is in this network namespace."]
+    return [
+        *_bring_up(device),
+        "# It has a GID as soon as its interface is in this network namespace.",
+    ]
 
 
 def _is_nearest(case: Case, device: RdmaDevice) -> bool:
@@ -246,7 +249,7 @@ def _is_nearest(case: Case, device: RdmaDevice) -> bool:
 
 def _plug_in(machine: Machine, device: RdmaDevice) -> list[str]:
     if "InfiniBand" not in {port.link_layer for port in device.ports}:
-        return ["# plug in the cable, and check the switch port", *_up(device)]
+        return ["# plug in the cable, and check the switch port", *_bring_up(device)]
     return [
         "# plug in the cable, and check the switch port",
         "sudo ibstat",
@@ -255,7 +258,7 @@ def _plug_in(machine: Machine, device: RdmaDevice) -> list[str]:
     ]
 
 
-def _up(device: RdmaDevice) -> list[str]:
+def _bring_up(device: RdmaDevice) -> list[str]:
     return [f"sudo ip link set {shlex.quote(net)} up" for net in device.nets[:1]]
 
 

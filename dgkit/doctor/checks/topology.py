@@ -131,7 +131,7 @@ def _guest(found: Sequence[Pair]) -> Finding:
 
 
 def _is_distant(machine: Machine, pair: Pair, goal: Goal) -> bool:
-    """Return whether the two devices are on different host bridges of a server where that works.
+    """Return whether DMA between two devices crosses host bridges and is slow, but works.
 
     DMA between sockets is even slower. It works on all but the oldest Intel servers; DMA by Arm
     cores has not been tried between sockets.
@@ -285,13 +285,15 @@ def _topology_nvidia_smi(case: Case) -> Iterator[Finding]:
         why = "one device" if len(names) < 2 else "NVLink, no PCIe class"
         yield finding.n_a(f"nothing to compare: {why}")
     elif different:
-        yield from only_good(case.machine, [_different(different, len(both))], "classes")
+        yield from only_good(
+            case.machine, [_report_differing_pairs(different, len(both))], "classes"
+        )
     else:
         count = f"{len(both)} pair{'s' if len(both) > 1 else ''}"
         yield finding.ok(f"the same for {count}")
 
 
-def _different(different: list[str], total: int) -> Finding:
+def _report_differing_pairs(different: list[str], total: int) -> Finding:
     return finding.warn(
         f"{len(different)} of {total} pairs differ",
         needed="the same",

@@ -82,12 +82,12 @@ def _container(case: Case) -> Finding:
             remedy=with_devices(case.machine, gpu="GPU" in missing, infiniband=infiniband),
             sources=[_GUIDE, references.CONTAINER_TOOLKIT("Running a Sample Workload")],
         )
-    if closed := _closed(case.machine):
+    if closed := _judge_device_rules(case.machine):
         return closed
     return finding.ok(f"{found.engine}, with the devices")
 
 
-def _closed(machine: Machine) -> Finding | None:
+def _judge_device_rules(machine: Machine) -> Finding | None:
     """Return the finding if device rules exclude files that are in the container, else None."""
     paths = [path for path, error in machine.know(refused).items() if error == "EPERM"]
     wanted = [path for path in paths if "gdrdrv" not in path and "imex" not in path]

@@ -30,7 +30,7 @@ _FILES = re.compile(r"/proc/(?:cmdline|cpuinfo|modules|version|driver/nvidia/\S+
 
 
 def is_log(head: bytes) -> bool:
-    """Return whether a file whose decompressed content begins so is such a log."""
+    """Return whether decompressed content begins like a log of nvidia-bug-report.sh."""
     return MARK.encode() in head
 
 

@@ -163,9 +163,9 @@ class LiveReader(Reader):
         Raises:
             ValueError: The key does not begin with one of KINDS.
         """
-        return note(key, self._first(key))
+        return note(key, self._read_once(key))
 
-    def _first(self, key: str) -> Reading:
+    def _read_once(self, key: str) -> Reading:
         job = self._start(key)
         if job is None:
             return self._late[key]
@@ -246,7 +246,7 @@ class LiveReader(Reader):
     def _link(self, path: str) -> Reading:
         return Reading(text=_printable(str(Path(path).resolve(strict=True))))
 
-    def _ask(self, what: str) -> Reading:
+    def _query(self, what: str) -> Reading:
         return Reading(data=QUERIES[what]())
 
     def _run(self, line: str) -> Reading:
@@ -276,7 +276,7 @@ _READERS: dict[str, Callable[[LiveReader, str], Reading]] = {
     "names": LiveReader._names,
     "link": LiveReader._link,
     "run": LiveReader._run,
-    "ask": LiveReader._ask,
+    "ask": LiveReader._query,
     "probe": LiveReader._probe,
 }
 

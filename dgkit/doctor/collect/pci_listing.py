@@ -41,7 +41,7 @@ class Listed(msgspec.Struct, kw_only=True):
 
 
 def full(address: str) -> str:
-    """Return an address with its domain, in lower case; "" if it is none."""
+    """Return a PCI address with its domain, in lower case; "" if the text is no address."""
     match = ADDRESS.fullmatch(address)
     return f"{match[1] or '0000'}:{match[2]}".lower() if match else ""
 

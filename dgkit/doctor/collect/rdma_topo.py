@@ -39,7 +39,7 @@ class _Function(msgspec.Struct):
 
 
 def is_dump(head: bytes) -> bool:
-    """Return whether a file that begins so is such a dump."""
+    """Return whether content begins like the output of `rdma_topo dump`."""
     return head.lstrip()[:1] == b"[" and b'"realpath"' in head
 
 
@@ -57,7 +57,7 @@ def read(data: bytes) -> Snapshot:
     names: dict[str, str] = {}  # paths of RDMA devices
     made: dict[str, Reading] = {}
     for function in functions:
-        device = _listed(function)
+        device = _to_listed(function)
         listed[device.address] = device
         if function.iommu_group is not None:
             group = f"/sys/kernel/iommu_groups/{function.iommu_group}"
@@ -72,7 +72,7 @@ def read(data: bytes) -> Snapshot:
     return Snapshot(source="recorded: by rdma_topo dump", readings=made)
 
 
-def _listed(function: _Function) -> Listed:
+def _to_listed(function: _Function) -> Listed:
     address = pci_listing.full(function.realpath.rpartition("/")[2])
     match = _MODALIAS.match(function.modalias)
     if not address or match is None:

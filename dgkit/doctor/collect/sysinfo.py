@@ -46,7 +46,7 @@ _PCI_PATH = re.compile(
 
 
 def is_archive(head: bytes) -> bool:
-    """Return whether a file whose decompressed content begins so is such an archive."""
+    """Return whether decompressed content begins like an archive of sysinfo-snapshot."""
     return head[257:262] == b"ustar" and b"sysinfo-snapshot" in head[:100]
 
 

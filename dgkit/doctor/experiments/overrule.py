@@ -78,11 +78,11 @@ def overrule(diagnosis: Diagnosis, results: Sequence[Result]) -> Diagnosis:
     tried = [result for result in results if result.verdict is not Verdict.UNKNOWN]
     failed = [_finding(result) for result in tried if result.verdict is Verdict.FAIL]
     refuted = _refuted(tried)
-    findings = [_without(refuted, one) for one in diagnosis.findings]
+    findings = [_overruled(refuted, one) for one in diagnosis.findings]
     return msgspec.structs.replace(
         diagnosis,
         findings=(*failed, *sorted(findings, key=lambda one: -one.verdict)),
-        data_paths=tuple(_judged(path, tried, refuted) for path in diagnosis.data_paths),
+        data_paths=tuple(_overruled_path(path, tried, refuted) for path in diagnosis.data_paths),
         tried=tuple(results),
     )
 
@@ -113,15 +113,15 @@ def _verdict(results: Sequence[Result]) -> Verdict:
     return Verdict.OK if (all(worked) if every else any(worked)) else Verdict.FAIL
 
 
-def _without(refuted: frozenset[str], one: Finding) -> Finding:
+def _overruled(refuted: frozenset[str], one: Finding) -> Finding:
     if one.check not in refuted or one.verdict not in (Verdict.FAIL, Verdict.UNKNOWN):
         return one
     why = f"Tried: it works. The readings said: {one.why or one.found}"
     return msgspec.structs.replace(one, verdict=Verdict.OK, why=why, remedy=(), follows="")
 
 
-def _judged(path: DataPath, tried: Sequence[Result], refuted: frozenset[str]) -> DataPath:
-    """Return a data path as its experiments ended; unchanged if there are none."""
+def _overruled_path(path: DataPath, tried: Sequence[Result], refuted: frozenset[str]) -> DataPath:
+    """Return a data path with the verdict of its experiments; unchanged without experiments."""
     results = [result for result in tried if _data_path(result) == path.name]
     whole = [result for result in results if result.experiment.complete]
     if not results:

@@ -80,7 +80,7 @@ class Representor(msgspec.Struct, frozen=True):
 
     @property
     def host(self) -> bool:
-        """True if it represents a function of the host."""
+        """True if the representor is of a function of the host."""
         return bool(_HOST.fullmatch(self.port) or _HOST.fullmatch(self.net))
 
 

@@ -106,11 +106,11 @@ def acs(raw: bytes) -> Acs | None:
     for number, offset in extended(raw):
         if number == _ACS and offset + 8 <= len(raw):
             can, on = _at(raw, offset + 4, 2), _at(raw, offset + 6, 2)
-            return Acs(_named(can), _named(on))
+            return Acs(_bit_names(can), _bit_names(on))
     return None
 
 
-def _named(bits: int) -> tuple[str, ...]:
+def _bit_names(bits: int) -> tuple[str, ...]:
     return tuple(name for bit, name in ACS_BITS.items() if bits & bit)
 
 

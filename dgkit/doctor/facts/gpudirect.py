@@ -54,7 +54,7 @@ def dma_buf(machine: Machine, gpu: Gpu) -> DmaBuf:
     (NVIDIA GPU Operator documentation, GPUDirect RDMA, Prerequisites).
     """
     value = attribute(machine, gpu, "DMA_BUF_SUPPORTED")
-    against = _against(machine, gpu)
+    against = _obstacle(machine, gpu)
     if value is not None:
         return DmaBuf(bool(value), True, "" if value else against)
     if against:
@@ -110,7 +110,7 @@ def last_branch(machine: Machine) -> int:
     return min((branch for branch in found if branch), default=0)
 
 
-def _against(machine: Machine, gpu: Gpu) -> str:
+def _obstacle(machine: Machine, gpu: Gpu) -> str:
     """Return the reason that rules out dma-buf, "" if none is known."""
     driver, linux = machine.know(nvidia_proc.driver), machine.know(uname).version
     if gpu.architecture.lower() in _TOO_OLD:

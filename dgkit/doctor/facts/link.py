@@ -63,25 +63,25 @@ class PcieLink(msgspec.Struct, frozen=True):
     @property
     def speeds(self) -> tuple[str, str]:
         """Current and maximum generation: `PCIe 1`, `PCIe 5`."""
-        return _name(self.speed), _name(self.max_speed)
+        return _generation_text(self.speed), _generation_text(self.max_speed)
 
     @property
     def text(self) -> str:
         """Current speed, width and rate: `PCIe 4 x16, 31.5 GB/s`."""
-        return _words(self.speed, self.lanes)
+        return _link_text(self.speed, self.lanes)
 
     @property
     def max_text(self) -> str:
         """Maximum speed, width and rate."""
-        return _words(self.max_speed, self.max_lanes)
+        return _link_text(self.max_speed, self.max_lanes)
 
 
-def _name(speed: float) -> str:
+def _generation_text(speed: float) -> str:
     return f"PCIe {generation(speed)}" if generation(speed) else f"{speed:g} GT/s"
 
 
-def _words(speed: float, lanes: int) -> str:
-    return f"{_name(speed)} x{lanes}, {gigabytes(speed, lanes):.1f} GB/s"
+def _link_text(speed: float, lanes: int) -> str:
+    return f"{_generation_text(speed)} x{lanes}, {gigabytes(speed, lanes):.1f} GB/s"
 
 
 def _speed(text: str) -> float:

@@ -64,7 +64,7 @@ def virtual(machine: Machine) -> Virtual:
     firmware = " ".join(f"{vendor.text} {product.text}".split())
     if machine.know(uname).wsl:
         return Virtual(True, "WSL 2", firmware)
-    by = _named(firmware, xen.text, tree.text)
+    by = _hypervisor_name(firmware, xen.text, tree.text)
     if flags := re.search(r"^flags\s*:(.*)$", cpu.text, re.MULTILINE):
         is_vm = "hypervisor" in flags[1].split()
         return Virtual(is_vm, by if is_vm else "", firmware)
@@ -76,7 +76,7 @@ def virtual(machine: Machine) -> Virtual:
     return Virtual(None, why=cpu.why or "neither CPU flags nor DMI tables are available")
 
 
-def _named(firmware: str, xen: str, tree: str) -> str:
+def _hypervisor_name(firmware: str, xen: str, tree: str) -> str:
     by = next((name for word, name in _NAMES if word in firmware.lower()), "")
     return by or xen.strip().capitalize() or tree.strip("\0 \n").rpartition(",")[2].upper()
 

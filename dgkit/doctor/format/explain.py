@@ -7,10 +7,11 @@ from collections.abc import Collection, Iterator
 
 import msgspec
 
+from ...units import one_line
 from ..collect.reader import Reading, Trace
 from ..data_paths import DataPath
 from ..diagnosis import Diagnosis
-from ..finding import Finding, Verdict, printable
+from ..finding import Finding, Verdict
 from ..registry import checks
 from .summary import group_findings, needed_text
 from .terminal import WIDTH, Line, Span
@@ -44,24 +45,24 @@ def explain(diagnosis: Diagnosis, names: Collection[str] = (), *, width: int = W
         if not names and finding.verdict < Verdict.UNKNOWN:
             continue
         about = f", {group.about}" if group.about else ""
-        head = printable(f"{finding.side} {finding.check}  {finding.title}{about}")
+        head = one_line(f"{finding.side} {finding.check}  {finding.title}{about}")
         lines += [(Span(str(finding.verdict), str(finding.verdict)), Span(f"  {head}"))]
         place = (finding.check, finding.side)
         if place not in explained:
             lines += _row("asks", asks.get(finding.check, ""), width)
-            lines += _used(diagnosis.traces.get(place, Trace()), width)
+            lines += _trace_lines(diagnosis.traces.get(place, Trace()), width)
         explained.add(place)
         lines += [*_result(finding, width), *_effect(diagnosis, finding, width), ()]
     return [*lines, *_verdict(diagnosis, width)]
 
 
 def _row(label: str, text: str, width: int) -> Iterator[Line]:
-    wrapped = textwrap.wrap(printable(text), max(width - _LABEL - 2, 20), break_on_hyphens=False)
+    wrapped = textwrap.wrap(one_line(text), max(width - _LABEL - 2, 20), break_on_hyphens=False)
     for at, line in enumerate(wrapped):
         yield (Span(f"  {label if not at else '':<{_LABEL}}", "faint"), Span(line))
 
 
-def _used(trace: Trace, width: int) -> Iterator[Line]:
+def _trace_lines(trace: Trace, width: int) -> Iterator[Line]:
     read = list(trace.readings.items())
     for at, (key, reading) in enumerate(read[:_MAX_KEYS]):
         text = f"{key}: {_content(reading)}"
@@ -78,7 +79,7 @@ def _used(trace: Trace, width: int) -> Iterator[Line]:
 
 def _short(text: str, width: int) -> str:
     most = max(width - _LABEL - 2, 20)
-    text = " ".join(printable(text).split())
+    text = " ".join(one_line(text).split())
     return text if len(text) <= most else f"{text[: most - 4]} ..."
 
 

@@ -8,11 +8,11 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
+from ...units import one_line
 from ..facts import nic_choice, pci, virtual
 from ..facts.link import PcieLink
 from ..facts.nic_choice import Choice, Nic
 from ..facts.topology import Near, drawing
-from ..finding import printable
 from ..machine import Machine
 from .terminal import WIDTH
 
@@ -86,7 +86,7 @@ class NicMap(msgspec.Struct, frozen=True):
         worst = max(known, key=lambda one: one.path.near if one.path else Near.PIX)
         assert worst.path is not None
         assert worst.nic is not None
-        both = f"{_place(worst.gpu)} and {worst.nic.name}"
+        both = f"{_without_domain(worst.gpu)} and {worst.nic.name}"
         return question + _ANSWERS[worst.path.near].format(both)
 
     def as_dict(self) -> dict[str, object]:
@@ -135,7 +135,7 @@ def _groups(machine: Machine) -> Iterator[Group]:
         while parent is not None:
             above.append(parent)
             parent = nodes.get(parent.parent)
-        bridges = [_place(one.id) for one in reversed(above) if one.kind in _BRIDGES]
+        bridges = [_without_domain(one.id) for one in reversed(above) if one.kind in _BRIDGES]
         where = " > ".join(bridges) or "no bridge"
         devices = found.setdefault((above[-1].label if above else "?", where), [])
         own = ports.get(node.id, [])
@@ -143,17 +143,17 @@ def _groups(machine: Machine) -> Iterator[Group]:
         if not own:
             label = labels.get(node.id) or f"{node.label.partition(' ')[0]} ({node.id})"
             state = "" if node.kind == "gpu" else "no RDMA"
-            devices.append(Device(_place(label), node.kind, state))
+            devices.append(Device(_without_domain(label), node.kind, state))
     for (socket, bridge), devices in found.items():
         yield Group(socket, bridge, tuple(devices))
 
 
 def _device(nic: Nic, kind: str) -> Device:
-    return Device(f"{nic.name} ({_place(nic.address)})", kind, "up" if nic.up else "down")
+    return Device(f"{nic.name} ({_without_domain(nic.address)})", kind, "up" if nic.up else "down")
 
 
-def _place(text: str) -> str:
-    """Return a text without the PCI domain where that is 0."""
+def _without_domain(text: str) -> str:
+    """Return a text without PCI domains that are 0."""
     return text.replace("pci0000:", "pci ").replace("0000:", "")
 
 
@@ -210,7 +210,7 @@ def table_rows(found: NicMap) -> list[tuple[str, ...]]:
 
 def lines(found: NicMap) -> list[str]:
     """Return the page: table, reasons, drawing, answer; a screen at most."""
-    cells = [[printable(cell)[:_MAX_CELL] for cell in row] for row in table_rows(found)]
+    cells = [[one_line(cell)[:_MAX_CELL] for cell in row] for row in table_rows(found)]
     widths = [max(len(row[at]) for row in cells) for at in range(len(_HEADER))]
     table = [
         "  ".join(f"{c:<{w}}" for c, w in zip(row, widths, strict=True)).rstrip() for row in cells
@@ -248,7 +248,7 @@ def _text(groups: Sequence[Group]) -> list[str]:
             text = f"{branch} {group.bridge}: {_devices(group)}"
             more = "   " if group is own[-1] else "│  "
             drawn += textwrap.wrap(text, WIDTH, subsequent_indent=f"{more}  ")
-    return [printable(line) for line in drawn]
+    return [one_line(line) for line in drawn]
 
 
 def _devices(group: Group) -> str:
@@ -294,13 +294,13 @@ def svg(found: NicMap) -> str:
 
 def _label(x: float, y: float, text: str, *, bold: bool = False) -> str:
     weight = ' font-weight="bold"' if bold else ""
-    said = html.escape(printable(text))
+    said = html.escape(one_line(text))
     return f'<text x="{x:g}" y="{y:g}" fill="{_INK}"{weight}>{said}</text>'
 
 
 def _pill(x: float, y: float, device: Device) -> str:
     colour = _COLOURS[device.kind] if device.state in ("", "up") else _DOWN
-    said = html.escape(printable(device.text))
+    said = html.escape(one_line(device.text))
     return (
         f'<rect x="{x:g}" y="{y:g}" width="{_PILL}" height="24" rx="5" fill="{colour}"/>'
         f'<text x="{x + 6:g}" y="{y + 16:g}" fill="{_PAPER}">{said}</text>'

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator
 
 from ... import html_cards
 from ...html_cards import Html
-from ...units import plural
+from ...units import one_line, plural
 from ..data_paths import DataPath
 from ..diagnosis import Diagnosis
-from ..finding import Finding, Verdict, printable
+from ..finding import Finding, Verdict
 from ..references import Source
 from .summary import (
     FindingGroup,
@@ -74,14 +74,14 @@ def html(diagnosis: Diagnosis) -> str:
 
 def _rows(diagnosis: Diagnosis) -> Iterator[tuple[str, object]]:
     if diagnosis.data_paths:
-        yield "Summary", printable(headline(diagnosis))
+        yield "Summary", one_line(headline(diagnosis))
     yield "Goal", diagnosis.goal.text
     if diagnosis.chosen:
         others = f"other goals: {other_goals(diagnosis)}"
         yield "Chosen because", f"{diagnosis.chosen}; {others}"
     yield "Findings", diagnosis.counts if diagnosis.findings else _OTHER_SIDE
     for line in origins(diagnosis):
-        yield "Machine", printable(line)
+        yield "Machine", one_line(line)
 
 
 def _is_synthetic(diagnosis: Diagnosis) -> bool:
@@ -95,7 +95,7 @@ def _badge(verdict: Verdict, word: str = "") -> Html:
 
 def _data_paths(diagnosis: Diagnosis) -> str:
     def why(path: DataPath) -> str:
-        return printable(f"{reason(path)[1:].strip()} {proviso(diagnosis, path)}".strip())
+        return one_line(f"{reason(path)[1:].strip()} {proviso(diagnosis, path)}".strip())
 
     rows = [
         (path.title, _badge(path.verdict, path.word), why(path)) for path in diagnosis.data_paths
@@ -153,7 +153,7 @@ def _table(groups: Iterable[FindingGroup]) -> str:
 def _row(group: FindingGroup) -> tuple[str, str, str]:
     finding = group.finding
     more = needed_text(finding) if finding.verdict is Verdict.NOT_APPLICABLE else ""
-    found = printable(f"{group.about} {finding.found}{more}".strip())
+    found = one_line(f"{group.about} {finding.found}{more}".strip())
     return str(finding.verdict), finding.check, found
 
 
@@ -162,4 +162,4 @@ def _collapsed(title: str, content: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    return escaping.escape(printable(text))
+    return escaping.escape(one_line(text))

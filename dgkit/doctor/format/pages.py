@@ -8,9 +8,10 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from ...units import one_line
 from ..diagnosis import Diagnosis
 from ..facts.virtual import container
-from ..finding import Finding, Verdict, printable
+from ..finding import Finding, Verdict
 from ..machine import Machine
 from ..program_needs import Answer
 from ..snapshot_comparison import Comparison, Difference
@@ -44,7 +45,7 @@ class Letter(msgspec.Struct, frozen=True):
 
 
 def letters(diagnosis: Diagnosis) -> list[Letter]:
-    """Return a letter for each who has to act: BMC, administrator, operator of the cluster."""
+    """Return a letter to each person who must act: BMC, administrator, operator of the cluster."""
     machine = diagnosis.case.machine
     asked: dict[str, list[tuple[FindingGroup, tuple[str, ...]]]] = {}
     shown = {finding.check for finding in diagnosis.findings}
@@ -103,14 +104,14 @@ def _letter(diagnosis: Diagnosis, letter: Letter, width: int) -> Iterator[Line]:
         text = f"{number}. {finding.title}{about}: {finding.found}{needed}. {finding.why}"
         yield from _wrap(text.rstrip(), width, "   ")
         for line in lines:
-            yield (Span(f"       {printable(_ADDRESSED.sub('', line))}", "command"),)
+            yield (Span(f"       {one_line(_ADDRESSED.sub('', line))}", "command"),)
     if any(_RESTART.search(line) for _, lines in letter.findings for line in lines):
         yield from _wrap("This restarts the machine.", width, "")
     yield ()
 
 
 def _wrap(text: str, width: int, indent: str) -> Iterator[Line]:
-    lines = textwrap.wrap(printable(text), width, subsequent_indent=indent, break_on_hyphens=False)
+    lines = textwrap.wrap(one_line(text), width, subsequent_indent=indent, break_on_hyphens=False)
     return ((Span(line),) for line in lines)
 
 
@@ -169,7 +170,7 @@ def _kernel(kernel: Sequence[Match], unread: str, width: int) -> Iterator[Line]:
 
 
 def _short(line: str, width: int) -> str:
-    text = printable(line)
+    text = one_line(line)
     return text if len(text) <= width else f"{text[: width - 3]}..."
 
 
@@ -183,7 +184,7 @@ def needs_page(found: Answer, *, width: int = WIDTH) -> list[Line]:
 def _settings(found: Answer, width: int) -> Iterator[Line]:
     before = ""
     for setting in found.settings:
-        yield (Span("  "), Span(printable(setting.command), "command"))
+        yield (Span("  "), Span(one_line(setting.command), "command"))
         about = f"{setting.why} <{setting.source}>"
         if about != before:
             yield from paragraph(about, width, "      ", "faint")
@@ -266,7 +267,7 @@ def _side(findings: Sequence[Finding], width: int) -> Iterator[Span]:
     more = f"; {len(groups) - 1} more" if len(groups) > 1 else ""
     word = str(worst.verdict)
     yield Span(f"{word:<8}", word)
-    yield Span(printable(f"{worst.found}{about}{more}")[: width - 8])
+    yield Span(one_line(f"{worst.found}{about}{more}")[: width - 8])
 
 
 def _foot(found: Comparison, width: int) -> Iterator[Line]:

@@ -7,13 +7,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from ..._version import __version__
+from ...units import one_line
 from ..collect.reader import Reading
 from ..collect.snapshot import RecordedReader
 from ..diagnosis import Diagnosis
 from ..facts.distribution import os_release
 from ..facts.uname import uname
 from ..facts.virtual import container, virtual
-from ..finding import Verdict, printable
+from ..finding import Verdict
 from ..machine import Machine
 from .summary import group_findings, needed_text, origins, reason
 
@@ -135,5 +136,5 @@ def _readings(machine: Machine) -> Iterable[tuple[str, Reading]]:
 
 def _row(label: str, text: str) -> list[str]:
     width = _WIDTH - _LABEL
-    wrapped = textwrap.wrap(printable(text), width, break_on_hyphens=False)
+    wrapped = textwrap.wrap(one_line(text), width, break_on_hyphens=False)
     return [f"{label if not at else '':<{_LABEL}}{line}" for at, line in enumerate(wrapped)]

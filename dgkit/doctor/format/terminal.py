@@ -6,8 +6,9 @@ import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from ...units import one_line
 from ..diagnosis import Diagnosis
-from ..finding import Finding, Verdict, printable
+from ..finding import Finding, Verdict
 from ..registry import checks
 from .summary import (
     FindingGroup,
@@ -305,7 +306,7 @@ class _Writer:
                 lines = [first, *(f"# {line}" for line in rest)]  # safe to paste into a shell
                 yield from ((Span(_REMEDY + line, "faint"),) for line in lines)
             else:
-                yield (Span(_REMEDY), Span(printable(command), "command"))
+                yield (Span(_REMEDY), Span(one_line(command), "command"))
 
 
 def shortened(lines: list[Line], room: int) -> list[Line]:
@@ -318,7 +319,7 @@ def shortened(lines: list[Line], room: int) -> list[Line]:
 def command_line(command: str, indent: str) -> Line:
     """Return a command of a remedy, or its comment, unwrapped."""
     style = "faint" if command.startswith("#") else "command"
-    return (Span(indent), Span(printable(command), style))
+    return (Span(indent), Span(one_line(command), style))
 
 
 def paragraph(text: str, width: int, indent: str, style: str = "") -> Iterator[Line]:
@@ -330,4 +331,4 @@ def paragraph(text: str, width: int, indent: str, style: str = "") -> Iterator[L
 def wrapped(text: str, width: int) -> list[str]:
     """Return the lines of a text; words are broken only where they are longer than a line."""
     wrapper = textwrap.TextWrapper(max(width, 20), break_long_words=True, break_on_hyphens=False)
-    return wrapper.wrap(printable(text))
+    return wrapper.wrap(one_line(text))

@@ -82,7 +82,7 @@ class PseudonymGenerator:
 
     def shaped(self, value: str) -> str:
         """Replace a serial number: digits by digits, letters by letters."""
-        return self._pseudonym("serial", value, lambda stream: _shaped(value, stream))
+        return self._pseudonym("serial", value, lambda stream: _in_same_shape(value, stream))
 
     def _ipv6(self, address: ipaddress.IPv6Address) -> ipaddress.IPv6Address:
         if address.ipv4_mapped:
@@ -118,7 +118,7 @@ def match_format(found: str, digits: str) -> str:
     return "".join(next(left) if letter.isalnum() else letter for letter in found)
 
 
-def _shaped(value: str, stream: bytes) -> str:
+def _in_same_shape(value: str, stream: bytes) -> str:
     made = []
     for at, letter in enumerate(value):
         byte = stream[at % len(stream)]

@@ -55,9 +55,11 @@ class Redactor:
         self._rebuild_patterns()
         for key, reading in readings.items():
             self.redact_text(key)
-            self._reading(key, reading)
+            self._redact_reading(key, reading)
         self._rebuild_patterns()
-        redacted = {self.redact_text(key): self._reading(key, r) for key, r in readings.items()}
+        redacted = {
+            self.redact_text(key): self._redact_reading(key, r) for key, r in readings.items()
+        }
         return dict(sorted(redacted.items()))
 
     def redact_text(self, text: str, key: str = "") -> str:
@@ -74,7 +76,7 @@ class Redactor:
         match match.lastgroup:
             case "serial":
                 value = match["serial_value"]
-                return found[: -len(value)] + self._serial(value)
+                return found[: -len(value)] + self._replace_serial(value)
             case "ipv4":
                 if patterns.VERSIONS_ONLY.match(key):
                     return found
@@ -82,14 +84,14 @@ class Redactor:
                     return found
                 return self._pseudonyms.ipv4(found)
             case "hexes":
-                return self._hexes(match, key)
+                return self._replace_hexes(match, key)
             case "pairs":
-                return self._pairs(found)
+                return self._replace_pairs(found)
             case kind:
-                return self._plain(kind or "", found)
+                return self._replace_plain(kind or "", found)
 
-    def _plain(self, kind: str, found: str) -> str:
-        """Return the replacement of a form that is secret in any context."""
+    def _replace_plain(self, kind: str, found: str) -> str:
+        """Replace a form that is secret in any context."""
         pseudonyms, digits = self._pseudonyms, re.sub("[:-]", "", found.lower())
         match kind:
             case "uuid" if not digits.replace("-", "").strip("0"):
@@ -103,11 +105,11 @@ class Redactor:
             case "ipv6":
                 return pseudonyms.ipv6(found)
             case "host" | "domain":
-                return self._host(found)
+                return self._replace_host(found)
             case "path":
-                return self._path(found)
+                return self._replace_path(found)
             case "home" | "user":
-                return self._user(found)
+                return self._replace_user(found)
             case "cisco":
                 return match_format(found, pseudonyms.hex("mac", digits.replace(".", "")))
             case "built":
@@ -118,25 +120,25 @@ class Redactor:
                 return pseudonyms.shaped(found)
         return pseudonyms.name(kind, found)
 
-    def _host(self, found: str) -> str:
+    def _replace_host(self, found: str) -> str:
         return self._pseudonyms.name("host", found.partition(".")[0].lower())
 
-    def _user(self, found: str) -> str:
+    def _replace_user(self, found: str) -> str:
         if patterns.is_identifying(found.lower()) and not is_allowed(found):
             self._users.add(found)
         return self._pseudonyms.name("user", found)
 
-    def _path(self, found: str) -> str:
+    def _replace_path(self, found: str) -> str:
         """Replace each component by itself, so that a directory stays a prefix of its content."""
         parts = found.split("/")
         for at, part in enumerate(parts):
             if parts[at - 1 : at] in (["home"], ["Users"]) or part in self._users:
-                parts[at] = self._user(part)
+                parts[at] = self._replace_user(part)
             elif part and not (re.search("[A-Za-z]", part) and is_allowed(part)):
-                parts[at] = self._file(part)
+                parts[at] = self._replace_file(part)
         return "/".join(parts)
 
-    def _file(self, name: str) -> str:
+    def _replace_file(self, name: str) -> str:
         """Replace the name of a file or directory, unless it is a known library."""
         stem, end, _ = name.partition(".so")
         if end and is_allowed(stem.removeprefix("lib")):
@@ -154,61 +156,61 @@ class Redactor:
         }
         self._domains = {".".join(name[-2:]) for name in names if len(name) > 2}
 
-    def _reading(self, key: str, reading: Reading) -> Reading:
+    def _redact_reading(self, key: str, reading: Reading) -> Reading:
         text, stripped = self.redact_text(reading.text, key), reading.text.strip()
         if stripped and _SERIAL_FILE.match(key):
-            text = reading.text.replace(stripped, self._serial(stripped))
+            text = reading.text.replace(stripped, self._replace_serial(stripped))
         if key in _HOST_KEYS and stripped:
-            text = reading.text.replace(stripped, self._host(stripped))
+            text = reading.text.replace(stripped, self._replace_host(stripped))
         return msgspec.structs.replace(
             reading,
             text=text,
             said=self.redact_text(reading.said, key),
             why=self.redact_text(reading.why, key),
             names=tuple(sorted(self.redact_text(name, key) for name in reading.names)),
-            raw=self._raw(key, reading.raw),
-            data=self._answer(key, reading.data),
+            raw=self._redact_raw(key, reading.raw),
+            data=self._redact_answer(key, reading.data),
         )
 
-    def _answer(self, key: str, data: Any) -> Any:
+    def _redact_answer(self, key: str, data: Any) -> Any:
         """Redact `data`; a field that holds only a host name is replaced unconditionally."""
         if key in _HOST_KEYS and isinstance(data, str) and data:
-            return self._host(data)
-        redacted = self._data(data, key)
+            return self._replace_host(data)
+        redacted = self._redact_data(data, key)
         if key == "ask uname" and isinstance(data, dict) and data.get("node"):
-            redacted["node"] = self._host(str(data["node"]))
+            redacted["node"] = self._replace_host(str(data["node"]))
         return redacted
 
-    def _data(self, value: Any, key: str) -> Any:
+    def _redact_data(self, value: Any, key: str) -> Any:
         if isinstance(value, str):
             return self.redact_text(value, key)
         if isinstance(value, (list, tuple)):
-            return [self._data(item, key) for item in value]
+            return [self._redact_data(item, key) for item in value]
         if isinstance(value, dict):
             return {
-                self.redact_text(str(name), key): self._item(str(name), item, key)
+                self.redact_text(str(name), key): self._redact_item(str(name), item, key)
                 for name, item in value.items()
             }
         return value
 
-    def _item(self, name: str, value: Any, key: str) -> Any:
+    def _redact_item(self, name: str, value: Any, key: str) -> Any:
         """Redact a value of a dict; its name serves as context, as in a line `name: value`."""
         number = isinstance(value, int) and not isinstance(value, bool)
         if not isinstance(value, str) and not number:
-            return self._data(value, key)
+            return self._redact_data(value, key)
         line = self.redact_text(f"{name}: {value}", key)
         if not line.startswith(f"{name}: "):
-            return self._data(value, key)
+            return self._redact_data(value, key)
         redacted = line[len(name) + 2 :]
         return int(redacted) if number and redacted.lstrip("-").isdecimal() else redacted
 
-    def _raw(self, key: str, raw: bytes) -> bytes:
+    def _redact_raw(self, key: str, raw: bytes) -> bytes:
         if key.endswith("/config"):
-            return self._config_space(raw)
+            return self._redact_config_space(raw)
         redacted = self.redact_text(raw.decode("latin-1"), key).encode("latin-1")
         return redacted if len(redacted) == len(raw) else bytes(len(raw))
 
-    def _config_space(self, raw: bytes) -> bytes:
+    def _redact_config_space(self, raw: bytes) -> bytes:
         """Replace the EUI-64 of capability 0x0003, Device Serial Number (PCI Express Base, 7.9.3).
 
         The lower dword is stored first; lspci prints the upper dword first.
@@ -224,7 +226,7 @@ class Redactor:
             offset = header >> 20
         return bytes(config)
 
-    def _hexes(self, match: re.Match[str], key: str) -> str:
+    def _replace_hexes(self, match: re.Match[str], key: str) -> str:
         """Replace 12 to 64 hexadecimal digits if their form or context marks them as a secret."""
         text = match[0].lower()
         digits = text.removeprefix("0x")
@@ -238,7 +240,7 @@ class Redactor:
         start, found = match[0][: -len(digits)], match[0][-len(digits) :]
         return start + match_format(found, self._pseudonyms.hex(kind, digits))
 
-    def _serial(self, value: str) -> str:
+    def _replace_serial(self, value: str) -> str:
         if patterns.PLACEHOLDER.match(value):
             return value
         redacted = self._serial_pattern.sub(lambda match: self._replacement(match, ""), value)
@@ -248,7 +250,7 @@ class Redactor:
             self._serials.add(value)
         return self._pseudonyms.shaped(value)
 
-    def _pairs(self, found: str) -> str:
+    def _replace_pairs(self, found: str) -> str:
         digits = found.lower().replace(":", "").replace("-", "")
         if len(digits) == 14 and digits.startswith("01"):  # BOOTIF=01-, then the MAC address
             return match_format(found, "01" + self._pseudonyms.hex("mac", digits[2:]))
