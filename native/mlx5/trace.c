@@ -148,7 +148,7 @@ void dg_mlx5_trace_completion(struct dg_nic_qp *qp, const struct nic_cqe *e)
 	else
 		add(&l, " receive=%u op=%s size=%u", e->index, received[e->opcode & 3], e->bytes);
 	if (e->syndrome)
-		add(&l, " completion=error syndrome=%#x vendor=%#x (%s)", e->syndrome, e->vendor,
+		add(&l, " completion=error syndrome=0x%x vendor=0x%x (%s)", e->syndrome, e->vendor,
 		    dg_mlx5_syndrome_name(e->syndrome));
 	else
 		add(&l, " completion=ok");

@@ -63,6 +63,7 @@ syndrome, arrived = 0x04, 0
     return [name for name, value in p50_ns.items() if value > values.mean() + 2 * values.std()]
 """,
     "12_nccl_on_a_dpu": "    return [arrival for arrival, kind in puts if kind]",
+    "13_rdma_programs": 'rule = "error,ops=send,skip=5,syndrome=0x04"',
 }
 EACH_NAME_ONCE = """
 for each in {"session", "practice"} & globals().keys():
@@ -85,6 +86,7 @@ ABSURD = {
     "10_gpunetio": "syndrome = arrived = 'the end'",
     "11_fleet": "    return 3.5",
     "12_nccl_on_a_dpu": "    return 90",
+    "13_rdma_programs": "rule = 'the fifth'",
 }
 
 
