@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 from pathlib import Path
 
 import click
@@ -13,7 +12,7 @@ from .. import software_adapter as adapter
 from .console import print_json, say
 from .exit_codes import OK
 from .options import as_json
-from .run_program import become
+from .run_program import become, print_exports
 
 
 @click.group(short_help="Run RDMA programs with a ConnectX adapter in software.")
@@ -96,8 +95,6 @@ def env(json_: bool) -> int:
     if json_:
         print_json({"device": adapter.DEVICE, "environment": environment})
         return OK
-    click.echo("# Programs of rdma-core: with a ConnectX adapter in software, within this machine.")
-    click.echo('# In a shell: eval "$(dgkit mlx5 env)"')
-    for name, value in environment.items():
-        click.echo(f"export {name}={shlex.quote(value)}")
+    about = "Programs of rdma-core: with a ConnectX adapter in software, within this machine."
+    print_exports(about, "dgkit mlx5 env", environment)
     return OK
