@@ -9,7 +9,7 @@ import msgspec
 
 from . import references
 from .facts.bluefield import settings_tool
-from .facts.distribution import has_yum_only, image, install, os_release, package_manager
+from .facts.distribution import has_yum_only, image, install_command, os_release, package_manager
 from .facts.privileges import refused
 from .facts.virtual import container
 from .finding import Finding, Verdict
@@ -108,7 +108,7 @@ def _with_mstflint(machine: Machine, lines: list[str]) -> Iterator[str]:
         yield from lines
         return
     if not tool and not machine.know(image):
-        yield install(machine, "mstflint", "mstflint")
+        yield install_command(machine, "mstflint", "mstflint")
     for line in lines:
         name = next((name for name in used if _runs(line, name)), "")
         if name == "mlxfwmanager":

@@ -219,7 +219,7 @@ class Listener:
         return [self.router, self._acceptors[0].monitor, *([self._zap] if self._zap else [])]
 
     @property
-    def process_ends(self) -> int:
+    def client_exit_fd(self) -> int:
         """Return a descriptor that is readable when the process of a client has ended."""
         return self._acceptors[0].ends.fileno()
 

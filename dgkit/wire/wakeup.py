@@ -59,7 +59,7 @@ class Wakeup:
         self._end = os.eventfd(0, os.EFD_CLOEXEC)
         self._epoll = select.epoll()
         edges = [fd_of(sock) for sock in listener.sockets() if sock is not listener.router]
-        edges.append(listener.process_ends)
+        edges.append(listener.client_exit_fd)
         for fd in (*edges, *wake_fds, parent_fd, self._end):
             if fd >= 0:
                 self._epoll.register(fd, select.EPOLLIN | select.EPOLLET)

@@ -342,6 +342,6 @@ def _rshim_commands(case: Case, arm: bool) -> list[str]:
     if arm:
         return ["sudo modprobe mlxbf-tmfifo"]
     return [
-        distribution.install(case.machine, "rshim", "rshim"),
+        distribution.install_command(case.machine, "rshim", "rshim"),
         "sudo systemctl enable --now rshim",
     ]

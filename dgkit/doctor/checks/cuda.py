@@ -7,7 +7,7 @@ from functools import partial
 from .. import finding, references
 from ..facts import coherent, cuda, imex, virtual
 from ..facts.cuda import Cuda
-from ..facts.distribution import install, install_dgkit, install_driver
+from ..facts.distribution import install_command, install_dgkit, install_driver
 from ..facts.gpus import Gpu
 from ..facts.kconfig import kconfig
 from ..facts.nvidia_proc import version_key
@@ -283,7 +283,7 @@ def _cuda_toolkit(case: Case) -> Finding:
         if not building or known.version >= (13, 0):
             return finding.ok(found, needed=needed)
         if known.version < (12, 0):
-            remedy = [install(machine, "cuda-toolkit-13-0", "cuda-toolkit-13-0")]
+            remedy = [install_command(machine, "cuda-toolkit-13-0", "cuda-toolkit-13-0")]
             why = "GPUNetIO's headers need CUDA 12 or newer."
             return finding.fail(found, needed=needed, why=why, remedy=remedy)
         why = "Ethernet and Verbs can be built; DMA, Comch and RDMA cannot."
@@ -291,7 +291,7 @@ def _cuda_toolkit(case: Case) -> Finding:
             why += " Up to 12.5 its installer installs the open modules only with -m=kernel-open."
         return finding.ok(found, needed="12; 13.0 for all parts", why=why, disagree=_FLOORS)
     why = "There is no nvcc, and GPUNetIO's device functions are compiled with the program."
-    remedy = [install(machine, "cuda-toolkit-13-0", "cuda-toolkit-13-0")]
+    remedy = [install_command(machine, "cuda-toolkit-13-0", "cuda-toolkit-13-0")]
     why += " Programs that are already built need none."
     return finding.warn("none", needed="13.0", why=why, remedy=remedy)
 

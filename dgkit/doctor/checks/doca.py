@@ -73,7 +73,7 @@ def install_commands(case: Case) -> list[str]:
     names = _EXTRA if case.goal is Goal.GPUNETIO else {"apt": "doca-all", "dnf": "doca-all"}
     return [
         "# first add NVIDIA's repository: developer.nvidia.com/doca-downloads, DOCA-Host",
-        distribution.install(case.machine, **names),
+        distribution.install_command(case.machine, **names),
     ]
 
 
@@ -123,7 +123,7 @@ def judge_part(case: Case, part: Part) -> Finding:
     known = case.machine.know(toolkits)
     least = _STATIC_CUDA if part.static else _HEADERS_CUDA
     needed = f"CUDA {least[0]}.{least[1]}"
-    remedy = [distribution.install(case.machine, "cuda-toolkit-13-0", "cuda-toolkit-13-0")]
+    remedy = [distribution.install_command(case.machine, "cuda-toolkit-13-0", "cuda-toolkit-13-0")]
     if known.version >= least:
         advice = "" if known.version >= _RECOMMENDED else "NVIDIA recommends CUDA 12.6 or newer."
         return finding.ok(
@@ -315,7 +315,7 @@ def _ofed_version(case: Case) -> Finding:
             "the kernel's own drivers",
             needed="DOCA's drivers",
             why="DOCA is tested with its own drivers; the kernel's may lack features that it uses.",
-            remedy=[distribution.install(case.machine, "doca-ofed", "doca-ofed")],
+            remedy=[distribution.install_command(case.machine, "doca-ofed", "doca-ofed")],
             sources=[references.DMA_SAMPLES("Introduction")],
             disagree=_OFED_DISAGREE,
         )
@@ -401,11 +401,15 @@ def _newer_verbs(case: Case) -> list[str]:
     name, number = os_release.get("ID", "").lower(), os_release.get("VERSION_ID", "")
     shipped = _SHIPPED.get((name, number))
     if shipped is None:
-        return [distribution.install(case.machine, "rdma-core libibverbs1", "rdma-core libibverbs")]
+        return [
+            distribution.install_command(
+                case.machine, "rdma-core libibverbs1", "rdma-core libibverbs"
+            )
+        ]
     return [
         f"# {name.capitalize()} {number} has rdma-core {shipped}; DOCA includes a later one",
         *install_commands(case)[:1],
-        distribution.install(case.machine, "doca-ofed", "doca-ofed"),
+        distribution.install_command(case.machine, "doca-ofed", "doca-ofed"),
     ]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .. import finding, references
 from ..facts import gpudirect, gpus, nvidia_proc, pairs, pci, pci_ids
-from ..facts.distribution import install, os_release, restart
+from ..facts.distribution import install_command, os_release, restart
 from ..facts.doca import ofed
 from ..facts.peermem import (
     is_outdated,
@@ -127,7 +127,7 @@ def _cannot_load(machine: Machine, trouble: str) -> Finding:
         )
     rebuild = _REBUILD_OLD if machine.know(is_separate) else _REBUILD
     installed = machine.know(ofed).installed
-    first = [] if installed else [install(machine, "doca-ofed", "doca-ofed")]
+    first = [] if installed else [install_command(machine, "doca-ofed", "doca-ofed")]
     return finding.fail(
         found,
         why=why,
@@ -167,7 +167,7 @@ def _not_loaded(machine: Machine, state: str) -> Finding:
         )
     if machine.know(lacks_interface):
         remedy = [
-            install(machine, "doca-ofed", "doca-ofed"),
+            install_command(machine, "doca-ofed", "doca-ofed"),
             "# Then reinstall NVIDIA's driver: it builds the module.",
             "sudo modprobe nvidia-peermem",
         ]
@@ -200,7 +200,7 @@ def _not_loaded(machine: Machine, state: str) -> Finding:
         )
     core = machine.know(nvidia_proc.modules)
     lacks = core is not None and "ib_core" not in core
-    ofed = install(machine, "doca-ofed", "doca-ofed")
+    ofed = install_command(machine, "doca-ofed", "doca-ofed")
     if state == "absent":
         found, why = "not installed", "The driver was installed without it."
         remedy = [ofed, "# Then reinstall NVIDIA's driver: it builds the module."]

@@ -137,7 +137,7 @@ def _without_device_file(case: Case, *, in_container: bool) -> Finding:
 
 def _install_providers(machine: Machine) -> str:
     """Return how to install the provider libraries, where the program runs."""
-    command = distribution.install(machine, "ibverbs-providers", "rdma-core libibverbs")
+    command = distribution.install_command(machine, "ibverbs-providers", "rdma-core libibverbs")
     if machine.know(virtual.container).engine:
         return f"# In the container's image, not on the host: {command.removeprefix('sudo ')}"
     if machine.know(ofed).installed:

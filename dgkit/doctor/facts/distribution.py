@@ -60,7 +60,7 @@ def has_yum_only(machine: Machine) -> bool:
     return machine.know(family) == "dnf" and release.get("ID") != "fedora" and major in old
 
 
-def install(machine: Machine, apt: str, dnf: str) -> str:
+def install_command(machine: Machine, apt: str, dnf: str) -> str:
     """Return the command to install packages, given their names in `apt` and `dnf`."""
     return f"sudo dnf install {dnf}" if machine.know(family) == "dnf" else f"sudo apt install {apt}"
 

@@ -349,10 +349,10 @@ def record_writes(
         session: The session.
         region: The region.
         history: Its history.
-        then: Called after each of them, in the thread that ends it.
+        then: Called after each write, in the thread that ends it.
 
     Returns:
-        A function that ends that.
+        A function that stops the recording.
     """
     numbers, writer = itertools.count(1), _WRITERS[session.role]
 

@@ -107,8 +107,8 @@ static int bind_window(struct verbs *d, struct verbs_guest *g, uint32_t access)
 	return rc;
 }
 
-static int by_window(struct verbs *d, struct verbs_guest *g, uint32_t access,
-		     const struct rdma_conn_param *param, uint32_t *rkey)
+static int grant_by_window(struct verbs *d, struct verbs_guest *g, uint32_t access,
+			   const struct rdma_conn_param *param, uint32_t *rkey)
 {
 	int rc = new_qp(d, g, d->pd, false);
 	if (!rc)
@@ -123,8 +123,8 @@ static int by_window(struct verbs *d, struct verbs_guest *g, uint32_t access,
 	return rc;
 }
 
-static int by_registration(struct verbs *d, struct verbs_guest *g, uint32_t access,
-			   const struct rdma_conn_param *param, uint32_t *rkey)
+static int grant_by_registration(struct verbs *d, struct verbs_guest *g, uint32_t access,
+				 const struct rdma_conn_param *param, uint32_t *rkey)
 {
 	const dg_memory *m = &g->region->memory;
 	const struct verbs_region *t = g->region->provider_state;
@@ -149,10 +149,10 @@ int dg_verbs_guest_open(struct verbs *d, struct verbs_guest *g, uint32_t access,
 	}
 	const struct verbs_region *t = g->region->provider_state;
 	if (t->source.way == DG_REGISTRATION_PINNED && dg_verbs_has_windows(d) &&
-	    !by_window(d, g, access, param, rkey))
+	    !grant_by_window(d, g, access, param, rkey))
 		return 0;
 	dg_verbs_guest_close(g);
-	return by_registration(d, g, access, param, rkey);
+	return grant_by_registration(d, g, access, param, rkey);
 }
 
 void dg_verbs_guest_rights_take(struct verbs_guest *g)
