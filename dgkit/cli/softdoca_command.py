@@ -57,8 +57,13 @@ softdoca.add_command(compare)
     show_default=True,
     help="DOCA release the programs are written for.",
 )
+@click.option(
+    "--emulated-gpu",
+    is_flag=True,
+    help="Build programs with kernels for the emulated GPU: nvcc on PATH, and CUDA_PATH.",
+)
 @as_json
-def env(side: str, api: str, json_: bool) -> int:
+def env(side: str, api: str, emulated_gpu: bool, json_: bool) -> int:
     """Print shell commands that set the environment to build and run programs with softdoca.
 
     --api 2.2 is for programs with work queues (DOCA 1.5 to 2.2), --api 1.3 for those of 1.3. With
@@ -69,14 +74,15 @@ def env(side: str, api: str, json_: bool) -> int:
       eval "$(dgkit softdoca env)"
       cc program.c $(pkg-config --cflags --libs doca-dma doca-common)
       eval "$(dgkit softdoca env --side dpu)"    # in the shell of the DPU side
+      eval "$(dgkit softdoca env --emulated-gpu)" && meson setup build
     """
     home = _home()
-    paths = _paths(home, api)
+    paths = _paths(home, api, emulated_gpu)
     known = ", ".join((*_WORK_QUEUES, *_RELEASES))
     if json_:
         include = home / ("include/workq" if api in _WORK_QUEUES else "include")
         facts = {"include": str(include), "lib": str(home / "lib"), "side": side}
-        environment = _environment(home, side, api)
+        environment = _environment(home, side, api, emulated_gpu)
         print_json({"provider": "softdoca", "api": api, **facts, "environment": environment})
         return 0
     click.echo("# softdoca: DOCA in software, by this machine's CPU; no BlueField is involved.")
@@ -84,8 +90,8 @@ def env(side: str, api: str, json_: bool) -> int:
     click.echo('# In a shell: eval "$(dgkit softdoca env)"')
     for name, path in paths.items():
         click.echo(f'export {name}={shlex.quote(path)}"${{{name}:+:${name}}}"')
-    click.echo(f"export DOCA_SDK_LIB_PATH={shlex.quote(_sdk(home))}")
-    click.echo(f"export SOFTDOCA_SIDE={side}")
+    for name, value in _settings(home, side, emulated_gpu).items():
+        click.echo(f"export {name}={shlex.quote(value)}")
     return 0
 
 
@@ -174,7 +180,10 @@ def nvcc(arguments: tuple[str, ...]) -> int:
     if "--version" in arguments:
         click.echo(VERSION)
         return 0
-    return compile_as_nvcc(arguments)
+    try:
+        return compile_as_nvcc(arguments)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
 
 
 def _home() -> Path:
@@ -199,27 +208,33 @@ def _home() -> Path:
     return home
 
 
-def _paths(home: Path, api: str) -> dict[str, str]:
+def _paths(home: Path, api: str, emulated_gpu: bool = False) -> dict[str, str]:
     """Return the folder to prepend to each search path."""
     modules = [] if api == _RELEASES[-1] else [f"lib/doca-{api}/pkgconfig"]
     if api not in _WORK_QUEUES:
         modules.append("lib/pkgconfig")  # libibverbs
     found = {"PKG_CONFIG_PATH": modules, "LD_LIBRARY_PATH": ["lib", "lib/ibverbs"]}
+    if emulated_gpu:
+        found["PATH"] = ["cuda/bin"]
     return {
         variable: os.pathsep.join(str(home / name) for name in names)
         for variable, names in found.items()
     }
 
 
-def _sdk(home: Path) -> str:
-    """Return the folder from which NVIDIA's gpunetio 3.0 loads DOCA's libraries."""
-    return str(home / "lib/sdk")
+def _settings(home: Path, side: str, emulated_gpu: bool = False) -> dict[str, str]:
+    """Return the variables that are not search paths."""
+    sdk = str(home / "lib/sdk")  # from which NVIDIA's gpunetio 3.0 loads DOCA's libraries
+    cuda = {"CUDA_PATH": str(home / "cuda")} if emulated_gpu else {}
+    return {"DOCA_SDK_LIB_PATH": sdk, **cuda, "SOFTDOCA_SIDE": side}
 
 
-def _environment(home: Path, side: str, api: str = _RELEASES[-1]) -> dict[str, str]:
+def _environment(
+    home: Path, side: str, api: str = _RELEASES[-1], emulated_gpu: bool = False
+) -> dict[str, str]:
     """Return the environment variables; search paths of this process are appended to softdoca's."""
     paths = {
         name: os.pathsep.join(filter(None, (path, os.environ.get(name))))
-        for name, path in _paths(home, api).items()
+        for name, path in _paths(home, api, emulated_gpu).items()
     }
-    return {**paths, "DOCA_SDK_LIB_PATH": _sdk(home), "SOFTDOCA_SIDE": side}
+    return {**paths, **_settings(home, side, emulated_gpu)}

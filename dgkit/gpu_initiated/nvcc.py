@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import tempfile
 from pathlib import Path
@@ -23,7 +24,17 @@ _PAIRS = (
     "-o", "-include", "-isystem", "-iquote", "-MF", "-MT", "-MQ", "-I", "-L", "-D", "-l",
     "-Xcompiler",
 )  # fmt: skip
-_IGNORED = ("-arch=", "-gencode=", "-code=", "-ccbin=", "-cudart=", "-rdc=", "-G", "--")
+_IGNORED = (
+    "-forward-unknown-to-host-compiler",
+    "-arch=",
+    "-gencode=",
+    "-code=",
+    "-ccbin=",
+    "-cudart=",
+    "-rdc=",
+    "-G",
+    "--",
+)
 _LINKING = ("-L", "-l", "-o", "-c", "-Wl")  # and every file
 _HOST = {".c": "c", ".cpp": "c++", ".cc": "c++", ".cxx": "c++"}  # sources without kernels
 
@@ -35,10 +46,13 @@ def compile_as_nvcc(arguments: Sequence[str]) -> int:
         arguments: nvcc's: -c, -o, files, and the options that it shares with a C++ compiler.
 
     Raises:
+        ValueError: There is nothing to compile or to link.
         KernelError: A .cu file does not compile.
         Unsupported: No C++ compiler is installed.
     """
     options, sources, others = _split_arguments(arguments)
+    if not sources and ("-c" in others or not _has_file(others)):
+        raise ValueError(f"no source file among the arguments {' '.join(arguments)}")
     if "-c" in others:
         named = others if "-o" in others else None
         return max(
@@ -52,6 +66,17 @@ def compile_as_nvcc(arguments: Sequence[str]) -> int:
                 return status
         runtime = [str(include_dir() / name) for name in _RUNTIME]
         return subprocess.call([*_compiler(), *runtime, *objects, *others])
+
+
+def _has_file(others: Sequence[str]) -> bool:
+    """Return whether the linker gets a file, other than that which it writes."""
+    named = others.index("-o") + 1 if "-o" in others else None
+    return any(number != named and not word.startswith("-") for number, word in enumerate(others))
+
+
+def _parts(words: str) -> list[str]:
+    """Return the options of a list with commas, of which a backslash protects some."""
+    return [part.replace("\\,", ",") for part in re.split(r"(?<!\\),", words)]
 
 
 def _compiler() -> list[str]:
@@ -69,9 +94,11 @@ def _split_arguments(arguments: Sequence[str]) -> tuple[list[str], list[str], li
         if word in _IGNORED_PAIRS or word.startswith(_IGNORED):
             continue
         if word == "-Xcompiler":
-            options += pair[1].split(",")
+            options += _parts(pair[1])
         elif word.startswith("-Xcompiler="):
-            options += word.removeprefix("-Xcompiler=").split(",")
+            options += _parts(word.removeprefix("-Xcompiler="))
+        elif word.startswith("-Xlinker="):
+            others += [f"-Wl,{part}" for part in word.removeprefix("-Xlinker=").split(",")]
         elif Path(word).suffix in (".cu", *_HOST):
             sources.append(word)
         elif word.startswith(_LINKING) or not word.startswith("-"):

@@ -15,7 +15,6 @@ import argparse
 import json
 import os
 import re
-import shlex
 import subprocess
 import sys
 import tempfile
@@ -100,15 +99,15 @@ def of_tag(checkout: Path, tag: str, libraries: list[str], folder: Path) -> Iter
 def environment_for(release: str) -> dict[str, str]:
     """Return the environment that builds programs of a release, such as 3.1.0."""
     api = ".".join(release.split(".")[:2])
-    command = [DGKIT, "softdoca", "env", "--json"]
+    command = [DGKIT, "softdoca", "env", "--emulated-gpu", "--json"]
     chosen = subprocess.run([*command, "--api", api], capture_output=True, text=True, check=False)
     if chosen.returncode:  # no API of that release
         chosen = subprocess.run(command, capture_output=True, text=True, check=True)
     environment: dict[str, str] = json.loads(chosen.stdout)["environment"]
     # errors to newer compilers, and how a missing function shows
     flags = "-Werror=implicit-function-declaration -Werror=incompatible-pointer-types"
-    nvcc = {"NVCC": f"{shlex.quote(str(DGKIT))} softdoca nvcc"}
-    return {**os.environ, **nvcc, **environment, "LC_ALL": "C", "CFLAGS": flags}
+    environment["PATH"] += f"{os.pathsep}{DGKIT.parent}"  # for the script nvcc
+    return {**os.environ, **environment, "LC_ALL": "C", "CFLAGS": flags}
 
 
 def meson(folder: Path, environment: dict[str, str]) -> str:

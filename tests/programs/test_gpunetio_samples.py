@@ -198,13 +198,54 @@ def test_a_build_system_finds_the_release_and_a_device(tmp_path):
     nvcc = list(map(str, NVCC))
     said = subprocess.check_output([*nvcc, "--version"], cwd=tmp_path, text=True)
     assert [path.name for path in tmp_path.iterdir()] == ["count.cu"]  # nothing was linked
-    compiled = "-Xcompiler=-Wall,-Wextra -G -g -MD -MT count.o -MF count.d -o count.o -c count.cu"
+    compiled = "-Xcompiler=-Wall,-Wextra -Xcompiler=-Wl\\,-O1 -G -g -MD -MT count.o -MF count.d -o count.o -c count.cu"
     for arguments in ("-w -cudart static count.cu -o check", compiled, "-o count count.o"):
         subprocess.run([*nvcc, *arguments.split()], cwd=tmp_path, check=True)
     for program in ("check", "count"):
         counted = subprocess.check_output([tmp_path / program], text=True).splitlines()
         assert counted == ["0 0", said.split()[-1]]
     assert "cuda_runtime.h" in (tmp_path / "count.d").read_text()
+
+
+EVENTS = """
+#include <cuda.h>
+#include <cuda_runtime.h>
+#include <stdio.h>
+#include <unistd.h>
+__global__ void kernel(void) { usleep(50000); }
+int main(void)
+{
+    CUevent start, end, none = NULL;
+    float ms = -1;
+    cuEventCreate(&start, CU_EVENT_BLOCKING_SYNC);
+    cuEventCreate(&end, CU_EVENT_BLOCKING_SYNC);
+    printf("%d ", cuEventElapsedTime(&ms, start, end));
+    cuEventRecord(start, NULL);
+    kernel<<<1, 1>>>();
+    cuEventRecord(end, NULL);
+    printf("%d ", cuEventElapsedTime(&ms, start, end));
+    printf("%d ", cuEventSynchronize(end));
+    printf("%d ", cuEventElapsedTime(&ms, start, end));
+    printf("%d ", ms >= 50);
+    printf("%d %d\\n", cuEventDestroy(end) + cuEventDestroy(start), cuEventRecord(none, NULL));
+}
+"""
+
+
+def test_an_event_is_over_when_the_grid_before_it_is(tmp_path):
+    source, program = tmp_path / "events.cu", tmp_path / "events"
+    source.write_text(EVENTS)
+    subprocess.run([*map(str, [*NVCC, source, "-o", program])], check=True)
+    assert subprocess.check_output([program], text=True) == "400 600 0 0 1 0 400\n"
+
+
+@pytest.mark.parametrize("arguments", ["-c", "-O2", "-c -o a.o", "-o a"])
+def test_arguments_without_a_file_are_wrong_usage(arguments, tmp_path):
+    command = [*map(str, NVCC), *arguments.split()]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert f"no source file among the arguments {arguments}" in done.stderr
+    assert not list(tmp_path.iterdir())
 
 
 def test_an_error_names_the_line_of_the_source(tmp_path):

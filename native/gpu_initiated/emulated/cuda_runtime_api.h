@@ -12,6 +12,7 @@
 extern "C" {
 #endif
 
+#define CUDART_VERSION CUDA_VERSION
 #define cudaStreamNonBlocking 1u
 
 typedef struct CUstream_st *cudaStream_t;

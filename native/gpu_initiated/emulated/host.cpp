@@ -12,9 +12,11 @@
 
 #include <sys/mman.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <map>
+#include <set>
 
 struct CUstream_st {
 	pid_t child; /* that runs its last grid; 0: none */
@@ -25,12 +27,34 @@ static CUstream_st default_stream;
 static cudaError_t last_error;
 static std::map<void *, size_t> allocations;
 
+/* stream: of the grid that it waits for; NULL when it is over, or was not recorded. */
+struct CUevent_st {
+	CUstream_st *stream;
+	bool recorded;
+	timespec at;
+};
+static std::set<CUevent_st *> events;
+
+static void complete(CUevent_st *event)
+{
+	clock_gettime(CLOCK_MONOTONIC, &event->at);
+	event->stream = nullptr;
+}
+
+static void complete_events_of(const CUstream_st *stream)
+{
+	for (CUevent_st *event : events)
+		if (event->stream == stream)
+			complete(event);
+}
+
 static cudaError_t wait_for(CUstream_st *stream)
 {
 	int status = 0;
 	if (stream->child > 0 && waitpid(stream->child, &status, 0) == stream->child && status)
 		last_error = cudaErrorLaunchFailure;
 	stream->child = 0;
+	complete_events_of(stream);
 	return last_error;
 }
 
@@ -113,6 +137,57 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream)
 	before->next = stream->next;
 	delete stream;
 	return last_error;
+}
+
+static bool is_event(CUevent event)
+{
+	return events.count(event) != 0;
+}
+
+CUresult cuEventCreate(CUevent *event, unsigned int)
+{
+	*event = new CUevent_st{};
+	events.insert(*event);
+	return CUDA_SUCCESS;
+}
+
+CUresult cuEventRecord(CUevent event, CUstream stream)
+{
+	if (!is_event(event))
+		return CUDA_ERROR_INVALID_HANDLE;
+	event->recorded = true;
+	event->stream = stream ? stream : &default_stream;
+	if (event->stream->child <= 0)
+		complete(event);
+	return CUDA_SUCCESS;
+}
+
+CUresult cuEventSynchronize(CUevent event)
+{
+	if (!is_event(event))
+		return CUDA_ERROR_INVALID_HANDLE;
+	if (event->stream && wait_for(event->stream))
+		return CUDA_ERROR_LAUNCH_FAILED;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuEventElapsedTime(float *milliseconds, CUevent start, CUevent end)
+{
+	if (!is_event(start) || !is_event(end) || !start->recorded || !end->recorded)
+		return CUDA_ERROR_INVALID_HANDLE;
+	if (start->stream || end->stream)
+		return CUDA_ERROR_NOT_READY;
+	*milliseconds = (float)((double)(end->at.tv_sec - start->at.tv_sec) * 1e3 +
+				(double)(end->at.tv_nsec - start->at.tv_nsec) / 1e6);
+	return CUDA_SUCCESS;
+}
+
+CUresult cuEventDestroy(CUevent event)
+{
+	if (!events.erase(event))
+		return CUDA_ERROR_INVALID_HANDLE;
+	delete event;
+	return CUDA_SUCCESS;
 }
 
 cudaError_t cudaMalloc(void **memory, size_t size)

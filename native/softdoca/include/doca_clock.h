@@ -12,6 +12,7 @@
 #include <time.h>
 
 #include "doca_compat.h"
+#include "doca_dev.h"
 #include "doca_error.h"
 #include "doca_types.h"
 
