@@ -198,7 +198,8 @@ def test_a_build_system_finds_the_release_and_a_device(tmp_path):
     nvcc = list(map(str, NVCC))
     said = subprocess.check_output([*nvcc, "--version"], cwd=tmp_path, text=True)
     assert [path.name for path in tmp_path.iterdir()] == ["count.cu"]  # nothing was linked
-    compiled = "-Xcompiler=-Wall,-Wextra -Xcompiler=-Wl\\,-O1 -G -g -MD -MT count.o -MF count.d -o count.o -c count.cu"
+    compiled = "-Xcompiler=-Wall,-Wextra -Xcompiler=-Wl\\,-O1 -G -g -MD -MT count.o -MF count.d"
+    compiled += " -o count.o -c count.cu"
     for arguments in ("-w -cudart static count.cu -o check", compiled, "-o count count.o"):
         subprocess.run([*nvcc, *arguments.split()], cwd=tmp_path, check=True)
     for program in ("check", "count"):
