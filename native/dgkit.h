@@ -685,6 +685,10 @@ enum dg_nic_state {
 	DG_NIC_RTS = 3,
 	DG_NIC_ERROR = 6
 };
+/* What queue pairs do for each other. RC, UC: reliable and unreliable connections. UD: datagrams, each with an
+ * address of its own, of at most DG_NIC_MTU bytes; between NICs only if they are parts of one adapter. */
+enum dg_nic_transport { DG_NIC_RC = 0, DG_NIC_UC = 1, DG_NIC_UD = 2 };
+enum { DG_NIC_MTU = 4096, DG_NIC_GRH = 40 };
 enum dg_nic_access {
 	DG_NIC_LOCAL_WRITE = 1,
 	DG_NIC_REMOTE_WRITE = 2,
@@ -739,7 +743,8 @@ typedef struct dg_nic_srq_config {
  * queue pair with a receive ring that this one, without receive entries, shares, with its record and CQ: a
  * message takes the next receive of the ring, whichever queue pair it arrives at. srq: NULL, or a shared
  * receive queue of the same protection domain, in the same way, but with a CQ of this one's own. user_index:
- * 24 bits, for the user index of its CQEs. */
+ * 24 bits, for the user index of its CQEs. transport: enum dg_nic_transport. A receive of a datagram has
+ * DG_NIC_GRH bytes in front, where the header of its packet is. */
 typedef struct dg_nic_qp_config {
 	void *send_ring, *receive_ring;
 	uint32_t send_entries, receive_entries, receive_sges, doorbell_mode;
@@ -749,6 +754,7 @@ typedef struct dg_nic_qp_config {
 	uint32_t pd, inline_receive, own_rights, user_index;
 	dg_nic_qp *receives_of;
 	dg_nic_srq *srq;
+	uint32_t transport, reserved;
 } dg_nic_qp_config;
 
 /* syndrome, vendor: of the first error CQE. Counts since RESET: taken and completed in basic blocks,
@@ -808,12 +814,14 @@ int dg_nic_qp_open(dg_nic *n, const dg_nic_qp_config *cfg, dg_nic_qp **out);
 /* Changes the state: RESET to INIT to RTR to RTS; any to ERROR, which flushes the rings, or to RESET,
  * which sets all counts to 0 and waits for the bytes in flight. ERROR, and closing, wait up to .2 s until
  * the peer's NIC has taken the messages that are complete here. access: what the peer may do, taken
- * by INIT, and by RTR and RTS unless it is 0. peer: taken by RTR, otherwise NULL; that NIC must be open. Errors: EINVAL for another
+ * by INIT, and by RTR and RTS unless it is 0. peer: taken by RTR, NULL for datagrams and otherwise; that NIC must be open. Errors: EINVAL for another
  * change, ENOTCONN if there is no such NIC, and those of dg_region_import(). */
 int dg_nic_qp_modify(dg_nic_qp *qp, uint32_t state, const dg_nic_address *peer, uint32_t access);
 /* Sets what was left out at the opening, before RTR. Errors: EINVAL for a mode without its word, or
  * for a later state. */
 int dg_nic_qp_set_doorbell(dg_nic_qp *qp, uint32_t mode, uint64_t *doorbell, uint64_t *producer);
+/* Sets the key that datagrams for this queue pair must have, and those of it whose own has its highest bit set. */
+int dg_nic_qp_set_q_key(dg_nic_qp *qp, uint32_t q_key);
 int dg_nic_qp_info_get(dg_nic_qp *qp, dg_nic_qp_info *out);
 /* Frees the queue pair. Once this returns, the NIC accesses none of its memory. Errors: EBUSY while others
  * share its receives. */

@@ -40,6 +40,7 @@ enum {
 	MAX_CQS = 8192,
 	MAX_PDS = 8192,
 	MAX_SRQS = 1024,
+	MAX_AHS = 8192,
 	MAX_SRQ_SGES = 3, /* the links of the list take the place of a fourth */
 	MAX_QP_RD_ATOM = 16,
 };
@@ -57,13 +58,18 @@ struct channel {
 	uint32_t users;
 };
 
-enum kind { KIND_NONE, KIND_PD, KIND_MR, KIND_CQ, KIND_SRQ, KIND_QP };
+enum kind { KIND_NONE, KIND_PD, KIND_AH, KIND_MR, KIND_CQ, KIND_SRQ, KIND_QP };
 
 /* What a handle of the program names. users: objects that depend on it. */
 struct object {
 	enum kind kind;
 	uint32_t handle, users;
 	struct context *context;
+};
+
+struct ah {
+	struct object o;
+	struct object *pd;
 };
 
 struct mr {
@@ -96,7 +102,7 @@ struct qp {
 	struct cq *send_cq, *receive_cq;
 	struct srq *srq; /* or NULL */
 	dg_nic_qp *nic_qp;
-	bool unreliable; /* UC, else RC */
+	uint32_t transport; /* enum dg_nic_transport */
 	struct ib_uverbs_query_qp_resp attributes;
 };
 
@@ -163,6 +169,8 @@ struct cq *dg_mlx5_event_cq(uint64_t event);
 bool dg_mlx5_is_alone(uint64_t start, uint64_t length);
 int dg_mlx5_alloc_pd(struct call *c);
 int dg_mlx5_dealloc_pd(struct call *c);
+int dg_mlx5_create_ah(struct call *c);
+int dg_mlx5_destroy_ah(struct call *c);
 int dg_mlx5_reg_mr(struct call *c);
 int dg_mlx5_dereg_mr(struct call *c);
 int dg_mlx5_create_cq(struct call *c);

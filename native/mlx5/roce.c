@@ -354,7 +354,7 @@ static bool load(const struct dg_nic_qp *qp, const struct nic_entry *e, uint8_t 
 			   (const uint8_t *)qp->c.send_ring +
 				   ((e->index + i) & (qp->c.send_entries - 1)) * WQE_BLOCK,
 			   WQE_BLOCK / 8);
-	return dg_nic_parse(bytes, (uint16_t)e->index, qp->qpn, wqe, &fault);
+	return dg_nic_parse(bytes, (uint16_t)e->index, qp->qpn, qp->c.transport, wqe, &fault);
 }
 
 void dg_mlx5_roce_entry(struct dg_nic_qp *qp, const struct nic_entry *e, uint8_t syndrome)

@@ -30,6 +30,8 @@ static const struct command commands[] = {
 	COMMAND(QUERY_PORT, query_port, dg_mlx5_query_port),
 	COMMAND(ALLOC_PD, alloc_pd, dg_mlx5_alloc_pd),
 	COMMAND_WITHOUT_RESPONSE(DEALLOC_PD, dealloc_pd, dg_mlx5_dealloc_pd),
+	COMMAND(CREATE_AH, create_ah, dg_mlx5_create_ah),
+	COMMAND_WITHOUT_RESPONSE(DESTROY_AH, destroy_ah, dg_mlx5_destroy_ah),
 	COMMAND(REG_MR, reg_mr, dg_mlx5_reg_mr),
 	COMMAND_WITHOUT_RESPONSE(DEREG_MR, dereg_mr, dg_mlx5_dereg_mr),
 	COMMAND(CREATE_COMP_CHANNEL, create_comp_channel, dg_mlx5_create_channel),

@@ -15,6 +15,7 @@ static uint32_t last, counts[KIND_QP + 1];
 int dg_mlx5_add(struct context *x, struct object *o, enum kind kind)
 {
 	static const uint32_t most[] = {[KIND_PD] = MAX_PDS,
+					[KIND_AH] = MAX_AHS,
 					[KIND_MR] = DG_NIC_KEYS,
 					[KIND_CQ] = MAX_CQS,
 					[KIND_SRQ] = MAX_SRQS,
@@ -43,6 +44,12 @@ void dg_mlx5_remove(struct object *o)
 	objects[o->handle] = NULL;
 	counts[o->kind]--;
 	free(o);
+}
+
+static int destroy_ah(struct ah *a)
+{
+	a->pd->users--;
+	return 0;
 }
 
 /* Without the handle. */
@@ -90,7 +97,8 @@ int dg_mlx5_destroy(struct object *o)
 {
 	if (o->users)
 		return -EBUSY;
-	const int rc = o->kind == KIND_MR    ? destroy_mr((struct mr *)o)
+	const int rc = o->kind == KIND_AH    ? destroy_ah((struct ah *)o)
+		       : o->kind == KIND_MR  ? destroy_mr((struct mr *)o)
 		       : o->kind == KIND_CQ  ? destroy_cq((struct cq *)o)
 		       : o->kind == KIND_SRQ ? destroy_srq((struct srq *)o)
 		       : o->kind == KIND_QP  ? destroy_qp((struct qp *)o)
@@ -127,6 +135,35 @@ int dg_mlx5_dealloc_pd(struct call *c)
 {
 	struct object *o = dg_mlx5_find(c->context, ((struct ib_uverbs_dealloc_pd *)c->in)->pd_handle,
 					KIND_PD);
+	return o ? dg_mlx5_destroy(o) : -ENOENT;
+}
+
+/* libmlx5 writes the address into its entries; what it asks for is the MAC address of the GID. */
+int dg_mlx5_create_ah(struct call *c)
+{
+	const struct ib_uverbs_create_ah *q = (void *)c->in;
+	struct object *pd = dg_mlx5_find(c->context, q->pd_handle, KIND_PD);
+	if (!pd || q->attr.port_num != 1 || !q->attr.is_global || q->attr.grh.sgid_index)
+		return -EINVAL;
+	struct ah *a = calloc(1, sizeof *a);
+	const int rc = a ? dg_mlx5_add(c->context, &a->o, KIND_AH) : -ENOMEM;
+	if (rc) {
+		free(a);
+		return rc;
+	}
+	a->pd = pd;
+	pd->users++;
+	struct ib_uverbs_create_ah_resp *r = (void *)c->out;
+	struct mlx5_ib_create_ah_resp *driver = (void *)r->driver_data;
+	r->ah_handle = a->o.handle;
+	*driver = (struct mlx5_ib_create_ah_resp){.response_length = sizeof *driver, .dmac = {2}};
+	c->out_size = sizeof *r + sizeof *driver;
+	return 0;
+}
+
+int dg_mlx5_destroy_ah(struct call *c)
+{
+	struct object *o = dg_mlx5_find(c->context, ((struct ib_uverbs_destroy_ah *)c->in)->ah_handle, KIND_AH);
 	return o ? dg_mlx5_destroy(o) : -ENOENT;
 }
 

@@ -32,13 +32,16 @@ enum {
 		RNR_RETRIES | RQ_PSN | RD_ATOMIC | RNR_TIMER | SQ_PSN | DEST_RD_ATOMIC | DEST_QPN
 };
 
-/* What a reliable connection has, and an unreliable one is not given. */
-static const uint32_t reliable =
-	TIMEOUT | RETRIES | RNR_RETRIES | RD_ATOMIC | RNR_TIMER | DEST_RD_ATOMIC;
+/* What a queue pair is given. */
+static const uint32_t known[] = {
+	[DG_NIC_RC] = KNOWN & ~QKEY,
+	[DG_NIC_UC] = STATE | CURRENT_STATE | ACCESS | PKEY_INDEX | PORT | PATH | MTU | RQ_PSN | SQ_PSN | DEST_QPN,
+	[DG_NIC_UD] = STATE | CURRENT_STATE | PKEY_INDEX | PORT | QKEY | SQ_PSN,
+};
 
-/* What a reliable connection needs when it goes to a state; an unreliable one, the same without `reliable`. */
+/* What it needs, if it may have it, when it goes to a state. */
 static const uint32_t needed[] = {
-	[DG_NIC_INIT] = PKEY_INDEX | PORT | ACCESS,
+	[DG_NIC_INIT] = PKEY_INDEX | PORT | ACCESS | QKEY,
 	[DG_NIC_RTR] = PATH | MTU | DEST_QPN | RQ_PSN | DEST_RD_ATOMIC | RNR_TIMER,
 	[DG_NIC_RTS] = TIMEOUT | RETRIES | RNR_RETRIES | SQ_PSN | RD_ATOMIC,
 };
@@ -77,8 +80,17 @@ static int open_qp(struct qp *q, const struct mlx5_ib_create_qp *d)
 		.pd = q->pd->handle,
 		.user_index = d->uidx & 0xffffff,
 		.srq = q->srq ? q->srq->nic_srq : NULL,
+		.transport = q->transport,
 	};
 	return dg_nic_qp_open(dg_mlx5_nic(), &config, &q->nic_qp);
+}
+
+static uint32_t transport_of(uint32_t type)
+{
+	return type == IB_UVERBS_QPT_RC	  ? DG_NIC_RC
+	       : type == IB_UVERBS_QPT_UC ? DG_NIC_UC
+	       : type == IB_UVERBS_QPT_UD ? DG_NIC_UD
+					  : UINT32_MAX;
 }
 
 /* *core: the members that the command and its extended form share. */
@@ -87,12 +99,13 @@ static int create_qp(struct call *c, const struct ib_uverbs_ex_create_qp *core,
 {
 	struct ib_uverbs_create_qp_resp *r = (void *)c->out;
 	dg_nic_qp_info info;
-	if (core->qp_type != IB_UVERBS_QPT_RC && core->qp_type != IB_UVERBS_QPT_UC)
+	const uint32_t transport = transport_of(core->qp_type);
+	if (transport > DG_NIC_UD)
 		return -EOPNOTSUPP;
 	struct qp *q = calloc(1, sizeof *q);
 	if (!q)
 		return -ENOMEM;
-	q->unreliable = core->qp_type == IB_UVERBS_QPT_UC;
+	q->transport = transport;
 	q->pd = dg_mlx5_find(c->context, core->pd_handle, KIND_PD);
 	q->send_cq = dg_mlx5_find(c->context, core->send_cq_handle, KIND_CQ);
 	q->receive_cq = dg_mlx5_find(c->context, core->recv_cq_handle, KIND_CQ);
@@ -155,10 +168,8 @@ static int check(const struct qp *q, const struct ib_uverbs_modify_qp *m, uint32
 	if ((mask & CURRENT_STATE && m->cur_qp_state != from) || (mask & PORT && m->port_num != 1) ||
 	    (mask & PKEY_INDEX && m->pkey_index) || (mask & PATH && m->dest.sgid_index))
 		return -EINVAL;
-	const uint32_t without = q->unreliable ? reliable : 0;
-	if (mask & without)
-		return -EINVAL;
-	if (to == from + 1 && to <= DG_NIC_RTS && needed[to] & ~without & ~mask)
+	const uint32_t has = known[q->transport];
+	if (mask & ~has || (to == from + 1 && to <= DG_NIC_RTS && needed[to] & has & ~mask))
 		return -EINVAL;
 	if ((mask & RD_ATOMIC && m->max_rd_atomic > MAX_QP_RD_ATOM) ||
 	    (mask & DEST_RD_ATOMIC && m->max_dest_rd_atomic > MAX_QP_RD_ATOM))
@@ -217,13 +228,18 @@ static int modify(struct call *c, const struct ib_uverbs_modify_qp *m)
 		return rc;
 	dg_nic_part_gid(peer.qpn, peer.gid);
 	if (m->attr_mask & SQ_PSN && q->attributes.path_mtu)
-		dg_mlx5_roce_path(number_of(q), 128u << q->attributes.path_mtu, m->sq_psn, q->unreliable);
+		/* Packets of datagrams are not written: 0. */
+		dg_mlx5_roce_path(number_of(q),
+				  q->transport == DG_NIC_UD ? 0 : 128u << q->attributes.path_mtu, m->sq_psn,
+				  q->transport == DG_NIC_UC);
 	/* Without a new state only attributes change that the NIC has no use for, but for the access. */
 	if (m->attr_mask & (STATE | ACCESS))
 		rc = dg_nic_qp_modify(q->nic_qp, to, to == DG_NIC_RTR ? &peer : NULL,
 				      m->attr_mask & ACCESS ? access_of(m->qp_access_flags) : 0);
 	if (rc) /* no process has this queue pair, as if there were no machine with this address */
 		return rc == -EINVAL ? rc : -ETIMEDOUT;
+	if (m->attr_mask & QKEY)
+		dg_nic_qp_set_q_key(q->nic_qp, m->qkey);
 	store(&q->attributes, m);
 	return 0;
 }

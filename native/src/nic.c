@@ -37,6 +37,8 @@ static bool pass(void *arg)
 		if (__builtin_expect(qp->peer != NULL, 0))
 			busy |= lose_peer(qp);
 	}
+	if (__builtin_expect(n->n_datagram_qps, 0))
+		busy |= dg_nic_datagrams(n);
 	if (__builtin_expect(n->n_armable, 0))
 		busy |= dg_nic_cq_events(n);
 	return busy;
@@ -121,6 +123,7 @@ int dg_nic_close(dg_nic *n)
 			       qps);
 	dg_poller_join(&n->poller);
 	dg_nic_resolver_stop(n);
+	dg_nic_parts_close(n);
 	pthread_mutex_destroy(&n->poller.lock);
 	release(n);
 	return 0;

@@ -12,10 +12,12 @@
  *	nic_receive.c     one pass over a receive queue: publish receives, complete them
  *	   |
  *	nic_message.c     entries that use a receive
+ *	nic_datagram.c    datagrams: to outboxes, from those of other NICs
  *	   |
  *	nic_execute.c     one entry: its keys looked up and checked, its pieces given to the executor
  *	   |
  *	nic_peer.c        the queue pairs and keys of other NICs
+ *	nic_part.c        the other parts of the adapter, for datagrams
  *	nic_key.c, nic_cq.c, nic_table.c, nic_wqe.c; executor.h
  *
  * States of an entry of the send queue:
@@ -108,6 +110,14 @@ struct nic_observer {
 	void (*completion)(struct dg_nic_qp *qp, const struct nic_cqe *e);
 };
 
+/* A part of the adapter, as this NIC exchanges datagrams with it. sent: put into the outbox; taken: from its
+ * outbox. */
+struct nic_part {
+	struct nic_peer *peer; /* NULL: itself, if it has a table */
+	const struct nic_table *table;
+	uint64_t sent, taken;
+};
+
 struct dg_nic_cq {
 	struct dg_nic *nic;
 	struct dg_nic_cq *next;
@@ -155,6 +165,9 @@ struct dg_nic_qp {
 	struct nic_peer *peer; /* NULL: a queue pair of this NIC */
 	const struct nic_box *far;
 	uint32_t far_pd, far_access;
+	uint32_t q_key;
+	uint64_t asked; /* which search for parts decides whether the datagram's receiver exists; 0: none */
+	uint64_t dry_ns; /* since when there is no receive for a datagram */
 	bool far_ready; /* looked at in this pass, and ready */
 	uint64_t not_ready_ns; /* since when the peer is not ready */
 	/* The send queue, in basic blocks; in the order completed <= taken <= end. */
@@ -191,6 +204,13 @@ struct dg_nic {
 	struct nic_key keys[DG_NIC_KEYS];
 	uint32_t next_key, n_keys, opened_keys, next_qp, n_qps, next_cq;
 	uint32_t n_armable; /* CQs with a record */
+	/* Datagrams: queue pairs, by index, and their number; parts of the adapter; searches that have ended. */
+	struct dg_nic_qp *datagram_qps[DG_NIC_QPS];
+	uint32_t n_datagram_qps;
+	struct nic_part *parts; /* DG_NIC_PARTS of them, with the first such queue pair */
+	uint32_t parts_end;	/* behind the last one that was found */
+	uint64_t searches;
+	int64_t searched_ns; /* when the folder was changed that was searched */
 	uint32_t box_generations[DG_NIC_QPS];
 	pthread_t resolver;
 	bool resolver_runs;
@@ -292,6 +312,7 @@ struct nic_cqe {
 	bool solicited;
 	uint16_t index;
 	uint32_t immediate, bytes;
+	uint32_t from; /* of a datagram: its header's kind, and the sender's queue pair */
 	const uint8_t *data;
 };
 /* Writes a CQE, after everything that this thread stored before. */
@@ -309,7 +330,19 @@ void dg_nic_peer_leave(struct dg_nic_qp *qp);
 bool dg_nic_peer_ready(struct dg_nic_qp *qp, struct nic_fault *f);
 /* Returns the key of a peer of another NIC, NULL if it has none. *waits: it is being imported. */
 const struct nic_key *dg_nic_peer_key(struct dg_nic_qp *qp, uint32_t key, bool *waits);
+int dg_nic_resolver_start(struct dg_nic *n);
 void dg_nic_resolver_stop(struct dg_nic *n);
+/* Takes a reference to the NIC with this GID, importing its table if need be. Called without the lock, as is
+ * the function below. */
+int dg_nic_peer_take(struct dg_nic *n, const uint8_t gid[16], struct nic_peer **out);
+void dg_nic_peer_release(struct dg_nic *n, struct nic_peer *peer);
+
+/* nic_part.c */
+/* Makes the NIC ready for datagrams. Called without the lock. */
+int dg_nic_parts_open(struct dg_nic *n);
+void dg_nic_parts_close(struct dg_nic *n);
+/* Searches for new parts, and drops those whose process has ended. Called by the resolver. */
+void dg_nic_parts_search(struct dg_nic *n);
 
 /* nic_execute.c */
 enum { EXECUTED, POSTED, WAITS, FAILED };
@@ -346,7 +379,20 @@ static inline int nic_wait(struct dg_nic_qp *qp, uint32_t what)
 /* nic_message.c */
 int dg_nic_two_sided(struct dg_nic_qp *qp, struct nic_entry *e);
 
+/* nic_datagram.c */
+int dg_nic_datagram(struct dg_nic_qp *qp, struct nic_entry *e);
+/* Delivers what other NICs have sent. Returns whether there was any. */
+bool dg_nic_datagrams(struct dg_nic *n);
+/* Whether a receiver has datagrams of this NIC that it has not taken. */
+bool dg_nic_datagrams_wait(const struct dg_nic *n);
+
 /* nic_receive.c */
+/* Whether the ring has a receive that no box has. */
+bool dg_nic_has_receive(const struct nic_receives *rq);
+/* Copies the data segments of the next receive in the ring to `segments`. Returns its place. */
+uint16_t dg_nic_load_receive(struct nic_receives *rq, uint8_t *segments);
+/* Returns 0, or the syndrome of a receive's segment that is wrong. */
+uint32_t dg_nic_check_segment(struct dg_nic_qp *qp, const struct nic_segment *s);
 /* One pass over the receive queue. Returns whether anything was done. */
 bool dg_nic_receive(struct dg_nic_qp *qp);
 /* Returns whether the peer has a receive, and room for a message. Tells the peer which receive it waits for. */

@@ -20,6 +20,7 @@ void dg_nic_cqe(struct dg_nic_qp *qp, struct dg_nic_cq *cq, const struct nic_cqe
 	__builtin_prefetch(cq->ring + ((cq->produced + NIC_AHEAD) & (cq->entries - 1)) * 64, 1);
 	if (__builtin_expect(e->n_inline, 0))
 		memcpy(words, e->data, e->n_inline);
+	words[3] |= htobe32(e->from);
 	words[4] |= (uint64_t)e->immediate << 32 | htobe32(qp->c.user_index);
 	words[5] = (uint64_t)htobe32(e->bytes) << 32;
 	words[6] = (uint64_t)e->syndrome << 56 | (uint64_t)e->vendor << 48;

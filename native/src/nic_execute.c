@@ -239,6 +239,8 @@ int dg_nic_execute(struct dg_nic_qp *qp, struct nic_entry *e)
 	default:
 		break;
 	}
+	if (qp->c.transport == DG_NIC_UD)
+		return dg_nic_datagram(qp, e);
 	const int rc = reach_peer(qp);
 	if (rc != EXECUTED)
 		return rc;

@@ -14,6 +14,7 @@
 #include "thread.h"
 
 #define IMPORT_NS 5000000000ull
+#define SEARCH_NS 2000000
 
 static bool is_self(const struct dg_nic *n, const uint8_t gid[16])
 {
@@ -157,8 +158,6 @@ static void forget_wanted(struct dg_nic *n, const struct nic_peer *peer, uint32_
 			qp->wanted_key = 0;
 }
 
-static void release_peer(struct dg_nic *n, struct nic_peer *peer);
-
 /* Imports one key that a queue pair waits for. Returns false if none does. */
 static bool resolve_one(struct dg_nic *n)
 {
@@ -182,20 +181,36 @@ static bool resolve_one(struct dg_nic *n)
 	forget_wanted(n, peer, key);
 	dg_poller_unlock(&n->poller);
 	free_key(old);
-	release_peer(n, peer);
+	dg_nic_peer_release(n, peer);
 	return true;
+}
+
+/* Waits for a key to import, or with datagrams for a while: other parts of the adapter come and go. */
+static void wait_for_work(struct dg_nic *n)
+{
+	struct timespec t;
+	dg_poller_lock(&n->poller);
+	const bool searches = n->n_datagram_qps;
+	dg_poller_unlock(&n->poller);
+	clock_gettime(CLOCK_REALTIME, &t);
+	t.tv_nsec += SEARCH_NS;
+	t.tv_sec += t.tv_nsec / 1000000000;
+	t.tv_nsec %= 1000000000;
+	while (searches ? sem_timedwait(&n->resolve, &t) : sem_wait(&n->resolve))
+		if (errno == ETIMEDOUT)
+			return;
 }
 
 static void *resolve(void *arg)
 {
 	struct dg_nic *n = arg;
 	for (;;) {
-		while (sem_wait(&n->resolve))
-			;
+		wait_for_work(n);
 		if (atomic_load_explicit(&n->resolver_stop, memory_order_acquire))
 			return NULL;
 		while (resolve_one(n))
 			;
+		dg_nic_parts_search(n);
 	}
 }
 
@@ -266,7 +281,7 @@ static void free_peer(struct nic_peer *p)
 	free(p);
 }
 
-static void release_peer(struct dg_nic *n, struct nic_peer *peer)
+void dg_nic_peer_release(struct dg_nic *n, struct nic_peer *peer)
 {
 	dg_poller_lock(&n->poller);
 	const bool last = !--peer->refs;
@@ -294,7 +309,7 @@ static struct nic_peer *find_peer(struct dg_nic *n, const uint8_t gid[16])
 	return p;
 }
 
-static int start_resolver(struct dg_nic *n)
+int dg_nic_resolver_start(struct dg_nic *n)
 {
 	int rc = 0;
 	dg_poller_lock(&n->poller);
@@ -308,7 +323,7 @@ static int start_resolver(struct dg_nic *n)
 /* Imports the table of another NIC. */
 static int open_peer(struct dg_nic *n, const uint8_t gid[16], struct nic_peer **out)
 {
-	int rc = start_resolver(n);
+	int rc = dg_nic_resolver_start(n);
 	struct nic_peer *p = rc ? NULL : calloc(1, sizeof *p);
 	if (!p)
 		return rc ? rc : dg_fail(ENOMEM, "out of memory for the peer's NIC");
@@ -327,20 +342,23 @@ static int open_peer(struct dg_nic *n, const uint8_t gid[16], struct nic_peer **
 	return 0;
 }
 
+int dg_nic_peer_take(struct dg_nic *n, const uint8_t gid[16], struct nic_peer **out)
+{
+	*out = find_peer(n, gid);
+	return *out ? 0 : open_peer(n, gid, out);
+}
+
 int dg_nic_peer_connect(struct dg_nic_qp *qp, const dg_nic_address *to)
 {
 	struct dg_nic *n = qp->nic;
-	struct nic_peer *peer = is_self(n, to->gid) ? NULL : find_peer(n, to->gid);
-	if (!peer && !is_self(n, to->gid)) {
-		const int rc = open_peer(n, to->gid, &peer);
-		if (rc)
-			return rc;
-	}
+	struct nic_peer *peer = NULL;
+	if (!is_self(n, to->gid))
+		TRY(dg_nic_peer_take(n, to->gid, &peer));
 	struct dg_queue *q = qp->x.soft_q;
 	if (peer && n->engine.dev->gpu && !q) {
 		const int rc = dg_queue_open_for_kernels(n->engine.soft, 1, n, &q);
 		if (rc) {
-			release_peer(n, peer);
+			dg_nic_peer_release(n, peer);
 			return rc;
 		}
 	}
@@ -360,5 +378,5 @@ void dg_nic_peer_leave(struct dg_nic_qp *qp)
 	qp->peer = NULL;
 	dg_poller_unlock(&n->poller);
 	if (peer)
-		release_peer(n, peer);
+		dg_nic_peer_release(n, peer);
 }

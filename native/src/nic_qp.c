@@ -67,6 +67,13 @@ static int take_receives(dg_nic_qp_config *c, const dg_nic *n)
 	return 0;
 }
 
+static int check_transport(uint32_t transport)
+{
+	return transport <= DG_NIC_UD ? 0
+				      : dg_fail(EINVAL, "transport %u is unknown; they are 0 to %d", transport,
+						DG_NIC_UD);
+}
+
 static int check_mode(uint32_t mode)
 {
 	return mode <= DG_NIC_NO_RECORD
@@ -85,6 +92,8 @@ static int check_config(const dg_nic *n, const dg_nic_qp_config *c)
 		return dg_fail(EINVAL, "a queue pair needs a CQ for sends, and its CQs must be of the "
 				       "same NIC");
 	int rc = check_mode(c->doorbell_mode);
+	if (!rc)
+		rc = check_transport(c->transport);
 	if (!rc)
 		rc = check_entries("send", c->send_entries, 1);
 	if (rc)
@@ -151,6 +160,11 @@ static int add(struct dg_nic *n, struct dg_nic_qp *qp)
 	if (qp->rq != &qp->own)
 		qp->rq->sharers++;
 	n->n_qps++;
+	if (qp->c.transport == DG_NIC_UD) {
+		n->datagram_qps[index] = qp;
+		n->n_datagram_qps++;
+		sem_post(&n->resolve); /* from now on it searches for parts */
+	}
 	qp->next = n->qps;
 	n->qps = qp;
 	return 0;
@@ -183,7 +197,9 @@ int dg_nic_qp_open(dg_nic *n, const dg_nic_qp_config *cfg, dg_nic_qp **out)
 	qp->rq = c.srq ? &c.srq->r : c.receives_of ? &c.receives_of->own : &qp->own;
 	pthread_mutex_init(&qp->modifying, NULL);
 	qp->flush_end = UINT64_MAX;
-	rc = dg_queue_open_for_kernels(n->engine.dev, EXEC_DEPTH, n, &qp->x.q);
+	rc = c.transport == DG_NIC_UD ? dg_nic_parts_open(n) : 0;
+	if (!rc)
+		rc = dg_queue_open_for_kernels(n->engine.dev, EXEC_DEPTH, n, &qp->x.q);
 	if (!rc) {
 		dg_poller_lock(&n->poller);
 		rc = add(n, qp);
@@ -236,7 +252,7 @@ static int check_change(const struct dg_nic_qp *qp, uint32_t to, const dg_nic_ad
 		return check_sharers(qp);
 	if (to != DG_NIC_RTR)
 		return 0;
-	if (!peer || !peer->qpn || peer->qpn >> 24)
+	if (qp->c.transport != DG_NIC_UD && (!peer || !peer->qpn || peer->qpn >> 24))
 		return dg_fail(EINVAL, "a queue pair that goes to RTR needs a peer, whose number has 24 "
 				       "bits; it is %#x",
 			       peer ? peer->qpn : 0);
@@ -263,7 +279,7 @@ static void clear(struct dg_nic_qp *qp)
 	give_back_receives(qp);
 	qp->own.end = qp->own.taken = qp->own.done = 0;
 	qp->flush_end = UINT64_MAX;
-	qp->not_ready_ns = 0;
+	qp->not_ready_ns = qp->dry_ns = qp->asked = 0;
 	qp->x.head = qp->x.tail = 0;
 	qp->address = (dg_nic_address){.qpn = 0};
 	qp->far = NULL;
@@ -298,8 +314,11 @@ static void let_peer_take(struct dg_nic_qp *qp)
 	struct nic_fault f;
 	uint32_t naps = 0;
 	dg_poller_lock(&n->poller);
-	while (qp->state == DG_NIC_RTS && dg_nic_peer_ready(qp, &f) && now_ns() < end &&
-	       atomic_load_explicit(&qp->far->consumed, memory_order_relaxed) < qp->sent) {
+	while (qp->state == DG_NIC_RTS && now_ns() < end &&
+	       (qp->c.transport == DG_NIC_UD
+			? dg_nic_datagrams_wait(n)
+			: dg_nic_peer_ready(qp, &f) &&
+				  atomic_load_explicit(&qp->far->consumed, memory_order_relaxed) < qp->sent)) {
 		dg_poller_unlock(&n->poller);
 		life_nap(&naps);
 		dg_poller_lock(&n->poller);
@@ -310,7 +329,7 @@ static void let_peer_take(struct dg_nic_qp *qp)
 static int change(struct dg_nic_qp *qp, uint32_t to, const dg_nic_address *peer, uint32_t access)
 {
 	struct dg_nic *n = qp->nic;
-	if (to == DG_NIC_RTR) {
+	if (to == DG_NIC_RTR && qp->c.transport != DG_NIC_UD) {
 		const int rc = dg_nic_peer_connect(qp, peer);
 		if (rc)
 			return rc;
@@ -320,7 +339,7 @@ static int change(struct dg_nic_qp *qp, uint32_t to, const dg_nic_address *peer,
 	dg_poller_lock(&n->poller);
 	if (to == DG_NIC_INIT || (access && to <= DG_NIC_RTS))
 		qp->access = access;
-	if (to == DG_NIC_RTR)
+	if (to == DG_NIC_RTR && peer)
 		qp->address = *peer;
 	if (to == DG_NIC_ERROR)
 		dg_nic_qp_fail(qp, NULL, 0);
@@ -375,6 +394,15 @@ int dg_nic_qp_set_doorbell(dg_nic_qp *qp, uint32_t mode, uint64_t *doorbell, uin
 	return rc;
 }
 
+int dg_nic_qp_set_q_key(dg_nic_qp *qp, uint32_t q_key)
+{
+	TRY(dg_nic_check_process(qp->nic));
+	dg_poller_lock(&qp->nic->poller);
+	qp->q_key = q_key;
+	dg_poller_unlock(&qp->nic->poller);
+	return 0;
+}
+
 int dg_nic_qp_info_get(dg_nic_qp *qp, dg_nic_qp_info *out)
 {
 	struct dg_nic *n = qp->nic;
@@ -401,6 +429,10 @@ static void take_out(struct dg_nic_qp *qp)
 		at = &(*at)->next;
 	*at = qp->next;
 	n->n_qps--;
+	if (qp->c.transport == DG_NIC_UD) {
+		n->datagram_qps[qp_index(qp->qpn)] = NULL;
+		n->n_datagram_qps--;
+	}
 	atomic_store_explicit(&qp->box->qpn, 0, memory_order_release);
 	qp->c.send_cq->users--;
 	if (qp->c.receive_cq)

@@ -25,8 +25,7 @@ static bool load_record(struct dg_nic_qp *qp)
 	return false;
 }
 
-/* Returns 0 or the syndrome of a receive's segment. */
-static uint32_t check_segment(struct dg_nic_qp *qp, const struct nic_segment *s)
+uint32_t dg_nic_check_segment(struct dg_nic_qp *qp, const struct nic_segment *s)
 {
 	const struct nic_key *k = nic_key_find(qp->nic, s->key);
 	uint64_t offset;
@@ -35,13 +34,12 @@ static uint32_t check_segment(struct dg_nic_qp *qp, const struct nic_segment *s)
 	return valid ? 0 : SYNDROME_LOCAL_PROTECTION;
 }
 
-static bool has_receive(const struct nic_receives *rq)
+bool dg_nic_has_receive(const struct nic_receives *rq)
 {
 	return rq->taken != rq->end || rq->n_returned;
 }
 
-/* Copies the segments of the next receive in the ring. Returns its place. */
-static uint16_t load_receive(struct nic_receives *rq, uint8_t *segments)
+uint16_t dg_nic_load_receive(struct nic_receives *rq, uint8_t *segments)
 {
 	const uint32_t size = rq->sges * WQE_SEGMENT, mask = rq->entries - 1;
 	uint8_t link[WQE_SEGMENT];
@@ -67,14 +65,14 @@ static void publish(struct dg_nic_qp *qp)
 	uint8_t bytes[WQE_SEGMENT * DG_NIC_SGES];
 	struct nic_segment segments[DG_NIC_SGES];
 	struct nic_receive r = {0};
-	qp->places[qp->posted % NIC_WINDOW] = load_receive(qp->rq, bytes);
+	qp->places[qp->posted % NIC_WINDOW] = dg_nic_load_receive(qp->rq, bytes);
 	r.n = dg_nic_parse_receive(bytes, qp->rq->sges, segments);
 	for (uint32_t i = 0; i < r.n; i++) {
 		r.segments[i].address = segments[i].address;
 		r.segments[i].key = segments[i].key;
 		r.segments[i].size = segments[i].size;
 		if (!r.syndrome)
-			r.syndrome = check_segment(qp, &segments[i]);
+			r.syndrome = dg_nic_check_segment(qp, &segments[i]);
 	}
 	store_words(&qp->box->receives[qp->posted % NIC_WINDOW], &r, RECEIVE_WORDS);
 	qp->posted++;
@@ -197,8 +195,10 @@ bool dg_nic_receive(struct dg_nic_qp *qp)
 		return false;
 	if (qp->state == DG_NIC_ERROR)
 		return flush(qp);
+	if (qp->c.transport == DG_NIC_UD) /* they are taken where the datagrams are */
+		return false;
 	const uint64_t end = publish_end(qp);
-	for (uint32_t n = 0; n < NIC_PASS && has_receive(rq) && qp->posted < end; n++) {
+	for (uint32_t n = 0; n < NIC_PASS && dg_nic_has_receive(rq) && qp->posted < end; n++) {
 		publish(qp);
 		busy = true;
 	}

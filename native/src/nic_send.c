@@ -200,7 +200,7 @@ static int try_entry(struct dg_nic_qp *qp, uint64_t end, struct nic_entry *e)
 {
 	struct dg_nic *n = qp->nic;
 	const uint32_t blocks = load_entry(qp);
-	const bool valid = dg_nic_parse(n->bytes, (uint16_t)qp->taken, qp->qpn, &n->wqe, &n->fault);
+	const bool valid = dg_nic_parse(n->bytes, (uint16_t)qp->taken, qp->qpn, qp->c.transport, &n->wqe, &n->fault);
 	e->index = qp->taken;
 	e->opcode = (uint8_t)n->wqe.opcode;
 	e->flags = (uint8_t)n->wqe.flags;

@@ -232,6 +232,8 @@ int dg_nic_table_open(struct dg_nic *n)
 	n->table->magic = NIC_MAGIC;
 	n->table->version = NIC_VERSION;
 	n->table->pid = (uint32_t)getpid();
+	if (getrandom(&n->table->instance, sizeof n->table->instance, 0) != sizeof n->table->instance)
+		return dg_fail_errno("cannot make a NIC's number");
 	const dg_memory m = {.addr = n->table, .size = sizeof *n->table, .fd = n->table_fd};
 	rc = dg_region_register(n->engine.soft, &m, DG_ACCESS_READ, &n->table_region);
 	return rc ? rc : publish(n);

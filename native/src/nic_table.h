@@ -18,6 +18,11 @@
  *	sender: stores the bytes and the message, then `delivered` (release). Receiver: loads it
  *	(acquire), completes the receive, then stores `consumed` (release).
  *
+ * Datagrams go from one NIC to another, whatever their queue pairs. The sender has an outbox for each part of
+ * the adapter, with `delivered` and places as in a box; the receiver has `consumed` in the inbox that it has
+ * for the sender. Both name the NIC that they are for, by a random number, because a part that ends is
+ * replaced by another process's.
+ *
  * A place of receives[] is written again only when posted - consumed < NIC_WINDOW, when the sender
  * has used it; a place of messages[] only when delivered - consumed < NIC_WINDOW, when the receiver
  * has taken it. Forbidden outcome: a side reads a place that is half new.
@@ -26,13 +31,14 @@
 #define DG_NIC_TABLE_H
 
 #include <stdatomic.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "dgkit.h"
 
-enum { NIC_WINDOW = 64, NIC_INLINE = 32 };
+enum { NIC_WINDOW = 64, NIC_INLINE = 32, NIC_DATAGRAMS = 32 };
 #define NIC_MAGIC   0x31434e74696b6764ull /* "dgkitNC1" */
-#define NIC_VERSION 4u
+#define NIC_VERSION 5u
 
 /* descriptor: of the region, `length` bytes; 0 if other NICs have no right to it. */
 struct nic_key_body {
@@ -65,10 +71,28 @@ struct nic_message {
 	uint8_t data[NIC_INLINE];
 };
 
+/* to, from: queue pairs. gid: of both. */
+struct nic_datagram {
+	uint32_t to, from, q_key, immediate, bytes;
+	uint16_t opcode, solicited;
+	uint8_t gid[16];
+	uint8_t data[DG_NIC_MTU];
+};
+
+struct nic_outbox {
+	_Atomic uint64_t to, delivered;
+	_Alignas(64) struct nic_datagram datagrams[NIC_DATAGRAMS];
+};
+
+struct nic_inbox {
+	_Atomic uint64_t from, consumed;
+};
+
 enum {
 	KEY_WORDS = sizeof(struct nic_key_body) / 8,
 	RECEIVE_WORDS = sizeof(struct nic_receive) / 8,
-	MESSAGE_WORDS = sizeof(struct nic_message) / 8
+	MESSAGE_WORDS = sizeof(struct nic_message) / 8,
+	DATAGRAM_WORDS = offsetof(struct nic_datagram, data) / 8 /* without its bytes */
 };
 
 struct nic_box {
@@ -84,8 +108,11 @@ struct nic_table {
 	uint64_t magic;
 	uint32_t version, pid;
 	uint8_t gid[16];
+	uint64_t instance; /* a random number */
 	_Alignas(4096) struct nic_public_key keys[DG_NIC_KEYS];
 	_Alignas(4096) struct nic_box boxes[DG_NIC_QPS];
+	_Alignas(4096) struct nic_inbox inboxes[DG_NIC_PARTS];
+	_Alignas(4096) struct nic_outbox outboxes[DG_NIC_PARTS];
 };
 
 /* A key is index << 8 | generation, a queue pair number generation << 10 | index, in a part of an adapter

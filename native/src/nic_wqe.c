@@ -2,6 +2,8 @@
 /* Parsing of work queue entries. Pure functions: bytes in, a checked entry or a fault out. */
 #include "nic_wqe.h"
 
+#include "dgkit.h"
+
 static bool fail(struct nic_fault *f, uint8_t syndrome, const char *what, uint64_t value,
 		 uint64_t limit)
 {
@@ -102,14 +104,53 @@ static bool parse_atomic(const uint8_t *bytes, uint32_t segments, uint32_t opmod
 	return true;
 }
 
-static bool parse_body(const uint8_t *bytes, uint32_t segments, uint32_t opmod, struct nic_wqe *w,
-		       struct nic_fault *f)
+/* A message of a datagram, behind its address of three segments. */
+static bool parse_datagram(const uint8_t *bytes, uint32_t segments, struct nic_wqe *w, struct nic_fault *f)
 {
+	if (!check_segments(segments, 4, WQE_SEGMENTS_MAX, f))
+		return false;
+	w->q_key = be32_at(bytes + 16);
+	w->to = be32_at(bytes + 24);
+	memcpy(w->gid, bytes + 48, sizeof w->gid);
+	if (!(w->to & WQE_LONG_ADDRESS))
+		return fail(f, SYNDROME_LOCAL_QP, "address, without the bit of a long one", w->to, 0);
+	w->to &= 0xffffff;
+	if (!parse_data(bytes, 4, segments, w, f))
+		return false;
+	return w->total <= DG_NIC_MTU ||
+	       fail(f, SYNDROME_LOCAL_LENGTH, "bytes of the datagram", w->total, DG_NIC_MTU);
+}
+
+/* Whether queue pairs of this kind execute the opcode. */
+static bool has_opcode(uint32_t transport, uint32_t opcode)
+{
+	switch (opcode) {
+	case WQE_NOP:
+	case WQE_WAIT:
+	case WQE_DUMP:
+	case WQE_SEND:
+	case WQE_SEND_IMM:
+		return true;
+	case WQE_WRITE:
+	case WQE_WRITE_IMM:
+		return transport != DG_NIC_UD;
+	default:
+		return transport == DG_NIC_RC;
+	}
+}
+
+static bool parse_body(const uint8_t *bytes, uint32_t segments, uint32_t opmod, uint32_t transport,
+		       struct nic_wqe *w, struct nic_fault *f)
+{
+	if (!has_opcode(transport, w->opcode))
+		return fail(f, SYNDROME_LOCAL_QP, "opcode, not of this transport", w->opcode, 0);
 	switch (w->opcode) {
 	case WQE_NOP:
 		return true;
 	case WQE_SEND:
 	case WQE_SEND_IMM:
+		if (transport == DG_NIC_UD)
+			return parse_datagram(bytes, segments, w, f);
 		return parse_data(bytes, 1, segments, w, f);
 	case WQE_DUMP:
 		return check_segments(segments, 2, WQE_SEGMENTS_MAX, f) &&
@@ -138,8 +179,8 @@ static bool parse_body(const uint8_t *bytes, uint32_t segments, uint32_t opmod, 
 	return parse_data(bytes, 2, segments, w, f) && (w->opcode != WQE_READ || no_inline(w, f));
 }
 
-bool dg_nic_parse(const uint8_t *bytes, uint16_t index, uint32_t qpn, struct nic_wqe *out,
-		  struct nic_fault *fault)
+bool dg_nic_parse(const uint8_t *bytes, uint16_t index, uint32_t qpn, uint32_t transport,
+		  struct nic_wqe *out, struct nic_fault *fault)
 {
 	const uint32_t first = be32_at(bytes), second = be32_at(bytes + 4), segments = second & 0x3f;
 	out->opcode = first & 0xff;
@@ -155,7 +196,7 @@ bool dg_nic_parse(const uint8_t *bytes, uint16_t index, uint32_t qpn, struct nic
 		return fail(fault, SYNDROME_LOCAL_QP, "queue pair number; it should be the second number",
 			    second >> 8, qpn);
 	return check_segments(segments, 1, WQE_SEGMENTS_MAX, fault) &&
-	       parse_body(bytes, segments, first >> 24, out, fault);
+	       parse_body(bytes, segments, first >> 24, transport, out, fault);
 }
 
 uint32_t dg_nic_parse_receive(const uint8_t *bytes, uint32_t n, struct nic_segment *out)

@@ -30,6 +30,7 @@ enum { WQE_FENCE = 0xe0, WQE_CQE = 0x08, WQE_SOLICITED = 0x02 };
 enum { WQE_BLOCK = 64, WQE_SEGMENT = 16, WQE_SEGMENTS_MAX = 63, WQE_BLOCKS_MAX = 16 };
 #define WQE_INLINE 0x80000000u
 #define WQE_MESSAGE_MAX 0x80000000u /* bytes; a data segment with length 0 has as many */
+#define WQE_LONG_ADDRESS 0x80000000u /* in the number of a datagram's queue pair: its address has 48 bytes */
 #define WQE_END_KEY 0x100u /* with length 0: ends the data segments of a receive */
 
 enum {
@@ -69,6 +70,8 @@ struct nic_wqe {
 	uint32_t immediate; /* as it is in the entry */
 	uint32_t rkey, max_index, cqn;
 	uint64_t remote, total;
+	uint32_t to, q_key; /* of a datagram */
+	uint8_t gid[16];
 	struct dg_atomic atomic;
 	struct nic_segment segments[WQE_SEGMENTS_MAX];
 };
@@ -102,10 +105,10 @@ static inline uint32_t wqe_blocks(const uint8_t *block)
 }
 
 /* nic_wqe.c: parses and checks an entry, of which all blocks that it claims are at `bytes`. index,
- * qpn: what it should contain. Returns whether it is valid; otherwise fills *fault. out->opcode,
+ * qpn: what it should contain. transport: enum dg_nic_transport. Returns whether it is valid; otherwise fills *fault. out->opcode,
  * flags and blocks are set in any case. Accesses nothing else. */
-bool dg_nic_parse(const uint8_t *bytes, uint16_t index, uint32_t qpn, struct nic_wqe *out,
-		  struct nic_fault *fault);
+bool dg_nic_parse(const uint8_t *bytes, uint16_t index, uint32_t qpn, uint32_t transport,
+		  struct nic_wqe *out, struct nic_fault *fault);
 /* Parses the n data segments of a receive into `out`. Returns their number. */
 uint32_t dg_nic_parse_receive(const uint8_t *bytes, uint32_t n, struct nic_segment *out);
 

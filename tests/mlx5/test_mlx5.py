@@ -181,6 +181,7 @@ void _start(void)
     "ib_write_lat -x 0", "ib_read_lat -x 0", "ib_send_lat -x 0", "ib_send_lat -x 0 -e",
     "ib_write_bw -x 0", "ib_write_bw -x 0 -s 1048576", "ib_send_bw -x 0", "ib_atomic_bw -x 0",
     "ib_write_lat -x 0 -c UC", "ib_send_bw -x 0 -c UC", "ib_send_bw -x 0 --use-srq",
+    "ib_send_lat -x 0 -c UD", "ib_send_bw -x 0 -c UD -s 1024",
 ])  # fmt: skip
 def test_perftest_runs(program, home):
     with pair(home, *program.split(), "-n", "50") as both:
@@ -189,10 +190,12 @@ def test_perftest_runs(program, home):
     assert re.search(r"^ \d+ +50 +\d", outputs[1], re.MULTILINE), outputs[1]
 
 
-@pytest.mark.parametrize("program", ["ibv_rc_pingpong", "ibv_uc_pingpong", "ibv_srq_pingpong"])
+@pytest.mark.parametrize("program", [
+    "ibv_rc_pingpong", "ibv_uc_pingpong", "ibv_srq_pingpong", "ibv_ud_pingpong",
+])  # fmt: skip
 @pytest.mark.parametrize(
     "options",
-    [[], ["-e"], ["-s", "5000"]],
+    [[], ["-e"], ["-s", "3000"]],
     ids=["polls", "sleeps", "memory_that_only_its_process_writes"],
 )
 def test_pingpong_finds_the_bytes_that_were_sent(program, options, home):

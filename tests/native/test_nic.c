@@ -823,6 +823,96 @@ TEST(a_list_of_receives_is_taken_in_its_order)
 	pair_close(&p);
 }
 
+enum { Q_KEY = 0x11111111 };
+
+static void open_datagrams(struct pair *p, struct program *a)
+{
+	program_open(a, p->nic, DG_NIC_RECORD, SENDS, CQES);
+	CHECK_EQ(dg_nic_qp_close(a->qp), 0);
+	a->c.transport = DG_NIC_UD;
+	CHECK_EQ(dg_nic_qp_open(p->nic, &a->c, &a->qp), 0);
+	a->qpn = qp_info(a).qpn;
+	CHECK_EQ(dg_nic_qp_set_q_key(a->qp, Q_KEY), 0);
+	program_connect(a, NULL);
+}
+
+/* A SEND of `size` bytes of p->mine to a queue pair of the pair's NIC. */
+static void put_datagram(struct pair *p, struct program *from, uint32_t to, uint32_t q_key, uint32_t size)
+{
+	uint8_t w[128] = {0};
+
+	control(from, w, WQE_SEND_IMM, 5, WQE_CQE);
+	put32(w + 12, 0x12345678);
+	put32(w + 16, q_key);
+	put32(w + 24, WQE_LONG_ADDRESS | to);
+	CHECK_EQ(dg_nic_gid_get(p->nic, w + 48), 0);
+	data_segment(w + 64, p->mine, p->lkey, size);
+	put_entry(from, w, 2);
+	ring(from);
+}
+
+TEST(datagrams_arrive_with_a_header_or_are_dropped)
+{
+	struct pair p;
+	struct program a, b;
+	struct cqe c;
+	uint8_t header[DG_NIC_GRH] = {0x60, [6] = 0x1b};
+
+	pair_open(&p, DG_NIC_PROXY);
+	open_datagrams(&p, &a);
+	open_datagrams(&p, &b);
+	fill(p.mine, DG_NIC_MTU, 5);
+	put_receive(&b, p.mine + 10000, p.lkey, DG_NIC_MTU + DG_NIC_GRH);
+	/* To nobody, and with a wrong key: lost. */
+	put_datagram(&p, &a, 0xffffff, Q_KEY, 100);
+	put_datagram(&p, &a, b.qpn, Q_KEY + 1, 100);
+	put_datagram(&p, &a, p.b.qpn, Q_KEY, 100);
+	put_datagram(&p, &a, b.qpn, Q_KEY, DG_NIC_MTU);
+	for (int i = 0; i < 4; i++)
+		CHECK_EQ(wait_cqe(&a).opcode, CQE_REQUEST);
+	c = wait_receive(&b);
+	CHECK_EQ(c.opcode, CQE_SEND_IMM);
+	CHECK_EQ(c.size, DG_NIC_MTU + DG_NIC_GRH);
+	CHECK_EQ(be32_at(c.bytes + 36), 0x12345678);
+	CHECK_EQ(be32_at(c.bytes + 24), 1 << 28 | a.qpn);
+	check_pattern(p.mine + 10000 + DG_NIC_GRH, 0, DG_NIC_MTU, 5);
+	header[4] = (DG_NIC_MTU + 52) >> 8;
+	header[5] = (uint8_t)(DG_NIC_MTU + 52);
+	CHECK_EQ(dg_nic_gid_get(p.nic, header + 8), 0);
+	memcpy(header + 24, header + 8, 16);
+	CHECK_EQ(memcmp(p.mine + 10000, header, sizeof header), 0);
+	/* With the highest bit, the sender's own key; without a receive, it waits for one for a moment. */
+	put_datagram(&p, &a, b.qpn, 1u << 31, 100);
+	CHECK_EQ(wait_cqe(&a).opcode, CQE_REQUEST);
+	put_receive(&b, p.mine + 10000, p.lkey, 100 + DG_NIC_GRH);
+	CHECK_EQ(wait_receive(&b).size, 100 + DG_NIC_GRH);
+	/* What does not fit ends the receiver. */
+	put_receive(&b, p.mine + 10000, p.lkey, 99 + DG_NIC_GRH);
+	put_datagram(&p, &a, b.qpn, Q_KEY, 100);
+	CHECK_EQ(wait_receive(&b).syndrome, SYNDROME_LOCAL_LENGTH);
+	CHECK_EQ(wait_cqe(&a).opcode, CQE_REQUEST);
+	put_datagram(&p, &a, b.qpn, Q_KEY, DG_NIC_MTU + 1);
+	CHECK_EQ(wait_cqe(&a).syndrome, SYNDROME_LOCAL_LENGTH);
+	program_close(&a);
+	program_close(&b);
+	pair_close(&p);
+}
+
+TEST(datagrams_have_no_other_operations)
+{
+	struct pair p;
+	struct program a;
+
+	pair_open(&p, DG_NIC_PROXY);
+	open_datagrams(&p, &a);
+	put_copy(&a, WQE_WRITE, p.theirs, p.rkey, p.mine, p.lkey, 8);
+	ring(&a);
+	CHECK_EQ(wait_cqe(&a).syndrome, SYNDROME_LOCAL_QP);
+	CHECK_SAYS(qp_info(&a).why, "opcode, not of this transport");
+	program_close(&a);
+	pair_close(&p);
+}
+
 TEST(a_wrong_receive_is_an_error_of_both)
 {
 	struct pair p;

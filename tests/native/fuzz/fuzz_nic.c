@@ -3,6 +3,7 @@
  * parser reads nothing beyond the blocks that the entry claims. */
 #include <stdlib.h>
 
+#include "dgkit.h"
 #include "nic_wqe.h"
 
 static void must(int truth)
@@ -40,8 +41,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	/* The first byte says whether index and number are right, so that the rest is reached. */
+	/* The first byte says whether index and number are right, so that the rest is reached, and the transport. */
 	const bool right = size && data[0] & 1;
+	const uint32_t transport = size ? (data[0] >> 1) % 3 : 0;
 	uint8_t block[WQE_BLOCK] = {0};
 	struct nic_segment receives[4];
 	struct nic_wqe w;
@@ -62,9 +64,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	must(bytes != NULL);
 	memcpy(bytes, data, size < claimed ? size : claimed);
 	memcpy(bytes, block, sizeof block);
-	if (dg_nic_parse(bytes, 7, 0x521, &w, &f)) {
+	if (dg_nic_parse(bytes, 7, 0x521, transport, &w, &f)) {
 		must(!f.syndrome && claimed == (size_t)w.blocks * WQE_BLOCK);
 		check_segments(&w);
+		must(transport == DG_NIC_RC || w.opcode < WQE_READ || w.opcode == WQE_DUMP);
+		must(transport != DG_NIC_UD || !w.total || w.total <= DG_NIC_MTU || w.opcode == WQE_DUMP);
 		check_atomic(&w);
 	} else {
 		must(f.syndrome && f.what);
