@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import re
 import shutil
 import stat
 import struct
@@ -23,6 +24,7 @@ DEVICE = "mlx5_0"
 TRACE_VARIABLE = "DGKIT_MLX5_TRACE"
 GID = "0000:0000:0000:0000:0000:ffff:7f00:0001"  # RoCE v2 of 127.0.0.1
 
+_LIBRARIES = "libibverbs.so.1", "libmlx5.so.1"
 _PCI = "devices/pci00ff:00/00ff:03:00.0"
 _GUID = "0200:0000:0000:0001"
 _MODALIAS = "pci:v000015B3d00001021sv000015B3sd00000041bc02sc00i00"
@@ -77,17 +79,13 @@ def library_path() -> Path:
     return path
 
 
-def environment() -> dict[str, str]:
-    """Return the environment variables with which a program sees the adapter.
-
-    The sysfs tree is written into the runtime folder.
+def rdma_core() -> dict[str, Path]:
+    """Return the paths of the libraries of rdma-core by their names.
 
     Raises:
         DeviceUnavailable: libibverbs or libmlx5 is not installed.
-        FileNotFoundError: The library is not installed.
-        NativeError: The paths of both the library and the runtime folder have a space or colon.
     """
-    for name in ("libibverbs.so.1", "libmlx5.so.1"):
+    for name in _LIBRARIES:
         try:
             ctypes.CDLL(name)
         except OSError as exc:
@@ -98,6 +96,41 @@ def environment() -> dict[str, str]:
                 "(Fedora, RHEL); perftest has ib_write_bw",
                 check="rdma-core",
             ) from exc
+    mapped = re.findall(r" (/.*)$", Path("/proc/self/maps").read_text(), re.MULTILINE)
+    paths = {Path(path) for path in mapped}
+    stems = {name: name.removesuffix(".1") for name in _LIBRARIES}
+    return {
+        name: next(path for path in paths if path.name.startswith(stem))
+        for name, stem in stems.items()
+    }
+
+
+def rdma_core_version() -> str:
+    """Return the version of rdma-core by the name of its library; "" if that has none.
+
+    Raises:
+        DeviceUnavailable: libibverbs or libmlx5 is not installed.
+    """
+    found = re.search(r"\.so\.1\.\d+\.(\d+\.\d+)$", rdma_core()[_LIBRARIES[0]].name)
+    return found[1] if found else ""
+
+
+def folders() -> dict[str, Path]:
+    """Return the folders of the runtime folder with the adapter's files, by what they hold."""
+    return {"sysfs": runtime_dir() / "mlx5-sysfs", "network": runtime_dir() / "nic"}
+
+
+def environment() -> dict[str, str]:
+    """Return the environment variables with which a program sees the adapter.
+
+    The sysfs tree is written into the runtime folder.
+
+    Raises:
+        DeviceUnavailable: libibverbs or libmlx5 is not installed.
+        FileNotFoundError: The library is not installed.
+        NativeError: The paths of both the library and the runtime folder have a space or colon.
+    """
+    rdma_core()
     preloaded = filter(None, (str(_path_to_preload()), os.environ.get("LD_PRELOAD")))
     return {
         "LD_PRELOAD": ":".join(preloaded),
@@ -163,7 +196,7 @@ def _separates(path: Path) -> bool:
 
 def _write_sysfs() -> Path:
     """Write the sysfs tree, or what is missing of it; return its folder."""
-    folder = runtime_dir() / "mlx5-sysfs"
+    folder = folders()["sysfs"]
     for name, text in _FILES.items():
         path = folder / name
         if path.exists() and path.read_text() == f"{text}\n":

@@ -784,6 +784,13 @@ int dg_nic_open_part(dg_device *dev, uint64_t spin_ns, dg_nic **out);
 enum { DG_NIC_PARTS = 256 };
 /* Stores the 16 bytes of the GID of the part that has this queue pair. */
 int dg_nic_part_gid(uint32_t qpn, uint8_t *gid);
+/* A process that has a part open, with its open queue pairs and keys. */
+typedef struct dg_nic_part_info {
+	uint32_t pid, queue_pairs, keys, reserved;
+} dg_nic_part_info;
+/* Finds who has a part, from 0 to DG_NIC_PARTS - 1, over a device of the provider soft. Errors: ENOTCONN if
+ * nobody has. */
+int dg_nic_part_info_get(dg_device *soft, uint32_t part, dg_nic_part_info *out);
 /* Makes one pass over all queue pairs in this thread, unless another thread makes one. */
 int dg_nic_progress(dg_nic *n);
 /* Closes the NIC and its keys and frees it: before its device is closed. Errors: EBUSY while CQs or

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
+from typing import Any
 
 import click
 
 from .. import adapter_faults
 from .. import software_adapter as adapter
+from ..errors import DeviceUnavailable
+from ..units import plural, printable
 from .console import print_json, say
-from .exit_codes import OK
+from .exit_codes import NO_DEVICE, OK, explain
 from .options import as_json
 from .run_program import become, print_exports
 
@@ -27,6 +31,7 @@ def mlx5() -> None:
       dgkit mlx5 run -- ibv_devinfo
       dgkit mlx5 run -- ib_write_bw -x 0                # the server
       dgkit mlx5 run -- ib_write_bw -x 0 127.0.0.1      # in another shell: the client
+      dgkit mlx5 info                                   # who is on the network
     """
 
 
@@ -98,3 +103,108 @@ def env(json_: bool) -> int:
     about = "Programs of rdma-core: with a ConnectX adapter in software, within this machine."
     print_exports(about, "dgkit mlx5 env", environment)
     return OK
+
+
+@mlx5.command(short_help="Show the adapter, and the processes that have it open.")
+@as_json
+def info(json_: bool) -> int:
+    """Show the adapter that a program would see, and the processes that have it open now.
+
+    All processes of one user on one machine that have it open are on one network. The exit code is
+    3 if a program would not see the adapter, as rdma-core is not installed.
+
+    \b
+    Examples:
+      dgkit mlx5 info
+      dgkit mlx5 info --json | python3 -m json.tool
+    """
+    facts = _collect()
+    if json_:
+        print_json(facts)
+    else:
+        _show(facts)
+    return OK if facts["usable"] else NO_DEVICE
+
+
+def _collect() -> dict[str, Any]:
+    from ..dma import Device
+    from ..dma.nic import adapter_processes
+
+    try:
+        libraries = {name: str(path) for name, path in adapter.rdma_core().items()}
+        version, why = adapter.rdma_core_version(), ""
+        adapter.library_path()
+    except (DeviceUnavailable, FileNotFoundError) as exc:
+        libraries, version, why = {}, "", explain(exc)
+    with Device("soft") as device:
+        processes = adapter_processes(device)
+    return {
+        "usable": not why,
+        "why": why,
+        "adapter": {
+            "device": adapter.DEVICE,
+            "model": "ConnectX-7, in software",
+            "port": 1,
+            "state": "ACTIVE",
+            "link_layer": "Ethernet",
+            "gid": adapter.GID,
+            "gid_index": 0,
+        },
+        "rdma_core": {"version": version, "libraries": libraries},
+        "processes": [
+            {
+                "pid": found.pid,
+                "program": _program(found.pid),
+                "queue_pairs": found.queue_pairs,
+                "regions": found.keys,
+                "why": found.why,
+            }
+            for found in processes
+        ],
+        "files": {name: str(path) for name, path in adapter.folders().items()},
+    }
+
+
+def _program(pid: int) -> str:
+    """Return the command line of a process; "" if it has ended."""
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return ""
+    return " ".join(os.fsdecode(word) for word in words).strip()
+
+
+def _show(facts: dict[str, Any]) -> None:
+    about = facts["adapter"]
+    click.echo(f"Adapter    {about['device']}: {about['model']}, no hardware")
+    click.echo(f"  port     {about['port']}: {about['state']}, {about['link_layer']} (RoCE v2)")
+    click.echo(f"  GID      {about['gid_index']}: {about['gid']}   (-x 0, -g 0)")
+    if facts["usable"]:
+        version = facts["rdma_core"]["version"] or "of unknown version"
+        click.echo(f"rdma-core  {version}: {facts['rdma_core']['libraries']['libibverbs.so.1']}")
+        click.echo("  programs see the adapter by `dgkit mlx5 run -- PROGRAM`")
+    else:
+        click.echo(f"rdma-core  {facts['why']}")
+    processes = facts["processes"]
+    click.echo(f"Network    {_count(processes)}")
+    for process in processes:
+        click.echo(f"  {process['why'] or _line(process)}")
+    click.echo("Files")
+    for name, path in facts["files"].items():
+        click.echo(f"  {name:<8} {path}")
+    click.echo("  a program removes its own at its end, and those of killed ones when it starts")
+    if not processes:
+        click.echo(f"  to remove the rest: rm -r {shlex.quote(facts['files']['sysfs'])}")
+
+
+def _count(processes: list[dict[str, Any]]) -> str:
+    if not processes:
+        return "no program has the adapter open"
+    return f"{plural(len(processes), 'program')} {'has' if len(processes) == 1 else 'have'} it open"
+
+
+def _line(process: dict[str, Any]) -> str:
+    pairs = plural(process["queue_pairs"], "queue pair")
+    regions = plural(process["regions"], "region")
+    program = printable(process["program"], kept="")
+    return f"pid {process['pid']}: {pairs}, {regions}: {program[:60]}"

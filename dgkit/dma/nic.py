@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import mmap
 import os
 import struct
@@ -15,7 +16,7 @@ from ..files import Fd
 from ..live_set import LiveSet
 from ..unique import Unique
 from ..validate import whole
-from ._ffi import check, ffi, lib, open_handle, spin_ns
+from ._ffi import check, ffi, last_error, lib, open_handle, spin_ns
 from .gpu_queue import HandleLayout, KernelQueue
 from .region import Region
 
@@ -51,6 +52,40 @@ def _domain(number: int) -> int:
     if whole("domain", number, 0) > 0xFFFFFFFF:
         raise ValueError(f"domain is {number}; it has at most 32 bits")
     return number
+
+
+@dataclass(frozen=True, slots=True)
+class AdapterProcess:
+    """Process that has the software adapter of `dgkit mlx5` open.
+
+    Attributes:
+        pid: The process; 0 if it did not answer.
+        queue_pairs: Its open queue pairs.
+        keys: Its registered regions.
+        why: Why it did not answer, or "".
+    """
+
+    pid: int
+    queue_pairs: int
+    keys: int
+    why: str = ""
+
+
+def adapter_processes(device: DeviceContext) -> list[AdapterProcess]:
+    """Return the processes of this user that have the software adapter open.
+
+    Args:
+        device: Device of the provider `soft`.
+    """
+    found = []
+    info = ffi.new("dg_nic_part_info *")
+    for part in range(lib.DG_NIC_PARTS):
+        rc = lib.dg_nic_part_info_get(device._handle(), part, info)
+        if rc == 0:
+            found.append(AdapterProcess(info.pid, info.queue_pairs, info.keys))
+        elif rc != -errno.ENOTCONN:
+            found.append(AdapterProcess(0, 0, 0, last_error()))
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -109,7 +109,7 @@ static int add(struct dg_nic *n, struct nic_key *k, const uint8_t *descriptor, i
 		k->key = index << 8 | k->generation;
 		*slot = *k;
 		publish(n, k, descriptor, length);
-		n->n_keys++;
+		atomic_store_explicit(&n->table->n_keys, ++n->n_keys, memory_order_relaxed);
 	}
 	dg_poller_unlock(&n->poller);
 	return rc;
@@ -145,7 +145,7 @@ static dg_region *take_out(struct dg_nic *n, struct nic_key *k)
 	dg_region *import = k->import;
 	atomic_store_explicit(&n->table->keys[k - n->keys].key, 0, memory_order_release);
 	*k = (struct nic_key){.generation = k->generation};
-	n->n_keys--;
+	atomic_store_explicit(&n->table->n_keys, --n->n_keys, memory_order_relaxed);
 	return import;
 }
 

@@ -239,16 +239,16 @@ static int read_descriptor(const char *path, uint8_t *out, size_t cap)
 }
 
 /* Maps another NIC's table. */
-static int import_table(struct dg_nic *n, struct nic_peer *p)
+static int import_table(dg_device *soft, struct nic_peer *p)
 {
 	uint8_t descriptor[DG_DESCRIPTOR_MAX];
-	char path[sizeof n->table_file];
+	char path[sizeof ((struct dg_nic *)0)->table_file];
 	int rc = dg_nic_table_path(p->gid, path, sizeof path);
 	if (!rc)
 		rc = read_descriptor(path, descriptor, sizeof descriptor);
 	if (rc < 0)
 		return rc;
-	rc = dg_region_import(n->engine.soft, descriptor, (size_t)rc, IMPORT_NS, &p->import);
+	rc = dg_region_import(soft, descriptor, (size_t)rc, IMPORT_NS, &p->import);
 	if (rc == -ENOTCONN || rc == -ENOKEY) /* its process has ended */
 		unlink(path);
 	if (rc)
@@ -279,6 +279,25 @@ static void free_peer(struct nic_peer *p)
 	dg_nic_table_drop(p->own);
 	dg_region_end(p->import);
 	free(p);
+}
+
+int dg_nic_part_info_get(dg_device *soft, uint32_t part, dg_nic_part_info *out)
+{
+	if (part >= DG_NIC_PARTS)
+		return dg_fail(EINVAL, "part %u of an adapter; there are %d", part, DG_NIC_PARTS);
+	struct nic_peer *p = calloc(1, sizeof *p);
+	if (!p)
+		return dg_fail(ENOMEM, "out of memory for a part of an adapter");
+	dg_nic_part_gid(part << NIC_PART_SHIFT, p->gid);
+	const int rc = import_table(soft, p);
+	if (!rc)
+		*out = (dg_nic_part_info){
+			.pid = p->table->pid,
+			.queue_pairs = atomic_load_explicit(&p->table->queue_pairs, memory_order_relaxed),
+			.keys = atomic_load_explicit(&p->table->n_keys, memory_order_relaxed),
+		};
+	free_peer(p);
+	return rc;
 }
 
 void dg_nic_peer_release(struct dg_nic *n, struct nic_peer *peer)
@@ -329,7 +348,7 @@ static int open_peer(struct dg_nic *n, const uint8_t gid[16], struct nic_peer **
 		return rc ? rc : dg_fail(ENOMEM, "out of memory for the peer's NIC");
 	memcpy(p->gid, gid, 16);
 	p->refs = 1;
-	rc = import_table(n, p);
+	rc = import_table(n->engine.soft, p);
 	if (rc) {
 		free_peer(p);
 		return rc;

@@ -159,7 +159,7 @@ static int add(struct dg_nic *n, struct dg_nic_qp *qp)
 		qp->c.receive_cq->users++;
 	if (qp->rq != &qp->own)
 		qp->rq->sharers++;
-	n->n_qps++;
+	atomic_store_explicit(&n->table->queue_pairs, ++n->n_qps, memory_order_relaxed);
 	if (qp->c.transport == DG_NIC_UD) {
 		n->datagram_qps[index] = qp;
 		n->n_datagram_qps++;
@@ -428,7 +428,7 @@ static void take_out(struct dg_nic_qp *qp)
 	while (*at != qp)
 		at = &(*at)->next;
 	*at = qp->next;
-	n->n_qps--;
+	atomic_store_explicit(&n->table->queue_pairs, --n->n_qps, memory_order_relaxed);
 	if (qp->c.transport == DG_NIC_UD) {
 		n->datagram_qps[qp_index(qp->qpn)] = NULL;
 		n->n_datagram_qps--;

@@ -109,6 +109,7 @@ struct nic_table {
 	uint32_t version, pid;
 	uint8_t gid[16];
 	uint64_t instance; /* a random number */
+	_Atomic uint32_t queue_pairs, n_keys; /* open ones: for dg_nic_part_info_get() */
 	_Alignas(4096) struct nic_public_key keys[DG_NIC_KEYS];
 	_Alignas(4096) struct nic_box boxes[DG_NIC_QPS];
 	_Alignas(4096) struct nic_inbox inboxes[DG_NIC_PARTS];

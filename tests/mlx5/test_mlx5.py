@@ -1,6 +1,7 @@
 """Programs of the distribution's rdma-core, unmodified, with the adapter in software."""
 
 import ctypes
+import json
 import os
 import re
 import shutil
@@ -128,6 +129,8 @@ verbs.ibv_dereg_mr(region)
 print("with a thread", child())
 end.set()
 thread.join()
+while os.path.exists(f"/proc/self/task/{thread.native_id}"):  # join() returns before its end
+    os.sched_yield()
 region = register()
 verbs.ibv_dereg_mr(region)
 print("without", shared(), child())
@@ -217,6 +220,40 @@ def test_a_killed_server_ends_the_client_with_an_error(home):
     assert client.returncode
     # IBV_WC_RETRY_EXC_ERR, or IBV_WC_WR_FLUSH_ERR if there was no request when the server ended
     assert re.search(r"Failed status (12|5):", output), output
+
+
+def test_info_shows_who_is_on_the_network(home):
+    def info():
+        return json.loads(cli.run(home, "mlx5", "info", "--json").stdout)
+
+    before = info()
+    assert before["usable"]
+    assert before["processes"] == []
+    assert before["adapter"]["gid"] == software_adapter.GID
+    assert Path(before["rdma_core"]["libraries"]["libibverbs.so.1"]).exists()
+    assert "no program has the adapter open" in cli.run(home, "mlx5", "info").stdout
+    with pair(home, "ib_write_bw", "-x", "0", "-D", "60", "-q", "3") as both:
+        cli.until(lambda: [p["queue_pairs"] for p in info()["processes"]] == [3, 3])
+        found = info()["processes"]
+        text = cli.run(home, "mlx5", "info").stdout
+        os.kill(both[0].pid, signal.SIGKILL)
+        both[0].wait()
+        after = info()["processes"]
+    assert {process["pid"] for process in found} == {each.pid for each in both}
+    for process in found:
+        assert process["regions"] == 1
+        assert process["program"].startswith("ib_write_bw -x 0")
+        assert f"pid {process['pid']}: 3 queue pairs, 1 region: ib_write_bw -x 0" in text
+    assert [process["pid"] for process in after] in ([], [both[1].pid])
+
+
+def test_info_says_what_to_install(monkeypatch, capsys):
+    def load(name, *_):
+        raise OSError(name)
+
+    monkeypatch.setattr(ctypes, "CDLL", load)
+    assert main(["mlx5", "info"]) == 3
+    assert "apt install ibverbs-providers" in capsys.readouterr().out
 
 
 def test_wrong_commands_get_the_errors_of_the_kernel(home):
