@@ -37,6 +37,12 @@ _FILES = {
     f"{_PCI}/class": "0x020000",
     f"{_PCI}/modalias": _MODALIAS,
     f"{_PCI}/numa_node": "0",
+    f"{_PCI}/local_cpus": "ffffffff",
+    f"{_PCI}/local_cpulist": "0-31",
+    f"{_PCI}/max_link_speed": "32.0 GT/s PCIe",
+    f"{_PCI}/max_link_width": "16",
+    f"{_PCI}/current_link_speed": "32.0 GT/s PCIe",
+    f"{_PCI}/current_link_width": "16",
     f"{_PCI}/infiniband_verbs/uverbs0/abi_version": "1",
     f"{_PCI}/infiniband_verbs/uverbs0/dev": "1:5",  # of /dev/zero, which the library opens
     f"{_PCI}/infiniband_verbs/uverbs0/ibdev": DEVICE,
@@ -62,6 +68,11 @@ _LINKS = {
     f"{_PCI}/infiniband_verbs/uverbs0/device": "../../../00ff:03:00.0",
     f"class/infiniband/{DEVICE}": f"../../{_PCI}/infiniband/{DEVICE}",
     "class/infiniband_verbs/uverbs0": f"../../{_PCI}/infiniband_verbs/uverbs0",
+    f"{_PCI}/net/lo": "/sys/class/net/lo",
+    "bus/pci/devices/00ff:03:00.0": f"../../../{_PCI}",
+    "class/pci_bus/00ff:03": "../../devices/pci00ff:00/pci_bus/00ff:03",
+    "devices/pci00ff:00/pci_bus/00ff:03/subsystem": "/sys/class/pci_bus",
+    "dev/infiniband/uverbs0": "/dev/zero",
 }
 
 

@@ -150,6 +150,7 @@ def _collect() -> dict[str, Any]:
             "gid": adapter.GID,
             "gid_index": 0,
         },
+        "paths": "preloaded",
         "rdma_core": {"version": version, "libraries": libraries},
         "processes": [
             {
@@ -182,7 +183,8 @@ def _show(facts: dict[str, Any]) -> None:
     if facts["usable"]:
         version = facts["rdma_core"]["version"] or "of unknown version"
         click.echo(f"rdma-core  {version}: {facts['rdma_core']['libraries']['libibverbs.so.1']}")
-        click.echo("  programs see the adapter by `dgkit mlx5 run -- PROGRAM`")
+        click.echo("  programs see the adapter by `dgkit mlx5 run -- PROGRAM`, also in /sys")
+        click.echo("  (paths are preloaded, no namespace: not for static, setuid and Go programs)")
     else:
         click.echo(f"rdma-core  {facts['why']}")
     processes = facts["processes"]

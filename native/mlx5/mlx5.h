@@ -8,6 +8,7 @@
  *
  * Calls go down only:
  *
+ *	paths.c           the program's paths below /sys and /dev that lead to the adapter's folder
  *	preload.c         the system calls of the program; which descriptors belong to the adapter; events
  *	uverbs.c          write(2) and ioctl(2): headers, lengths and addresses, as ib_uverbs checks them
  *	uverbs_context.c  commands about the device, the port, a context

@@ -8,7 +8,6 @@
  * Programs that poll or post by libibverbs also make passes of the NIC in their own threads: a completion is
  * there when the post returns, and on few cores no other thread need run.
  */
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -25,17 +24,12 @@
 #include <sys/ioctl.h>
 
 #include "mlx5.h"
+#include "preload.h"
 #include "providers/verbs_api.h"
 #include "share/server.h"
 
-#define VISIBLE __attribute__((visibility("default")))
-#define REAL(name)                                \
-	static __typeof__(&name) real;            \
-	if (!real)                                \
-		real = (__typeof__(&name))dlsym(RTLD_NEXT, #name)
-
 enum { EVENT = sizeof(struct ib_uverbs_comp_event_desc), EMPTY_POLLS = 64, REST_US = 10, SLEEPS = 100 };
-static const char node[] = "/dev/infiniband/uverbs0", zero[] = "/dev/zero";
+static const char node[] = "/dev/infiniband/uverbs0";
 
 /* By descriptor: a context or a channel, or neither. They change with the lock held, and are loaded without
  * it, to see whether a descriptor is the adapter's. */
@@ -69,11 +63,6 @@ static void progress(void)
 static bool is_node(const char *path)
 {
 	return path && !strcmp(path, node);
-}
-
-static const char *path_of(const char *path)
-{
-	return is_node(path) ? zero : path;
 }
 
 /* The program may have closed a descriptor without close(), as by dup2(), and another file may have it. */
@@ -185,6 +174,11 @@ static void fork_child(void)
 	leave();
 }
 
+int __open_2(const char *path, int flags); /* not in all headers */
+int __open64_2(const char *path, int flags);
+int __openat_2(int folder, const char *path, int flags);
+int __openat64_2(int folder, const char *path, int flags);
+
 static int open_node(int fd)
 {
 	static bool is_prepared;
@@ -223,14 +217,37 @@ static int mode_of(int flags, va_list list)
 		va_start(list, flags);                           \
 		const int mode = mode_of(flags, list);           \
 		va_end(list);                                    \
+		char room[PATH_MAX];                             \
 		REAL(name);                                      \
 		const int fd = real(__VA_ARGS__, flags, mode);   \
 		return is_node(path) ? open_node(fd) : fd;       \
 	}
-OPEN(open, (const char *path, int flags, ...), path_of(path))
-OPEN(open64, (const char *path, int flags, ...), path_of(path))
-OPEN(openat, (int folder, const char *path, int flags, ...), folder, path_of(path))
-OPEN(openat64, (int folder, const char *path, int flags, ...), folder, path_of(path))
+#define TO dg_mlx5_path(path, room)
+OPEN(open, (const char *path, int flags, ...), TO)
+OPEN(open64, (const char *path, int flags, ...), TO)
+OPEN(openat, (int folder, const char *path, int flags, ...), folder, TO)
+OPEN(openat64, (int folder, const char *path, int flags, ...), folder, TO)
+
+/* What a fortified program calls instead; it gives no mode. */
+VISIBLE int __open_2(const char *path, int flags)
+{
+	return open(path, flags);
+}
+
+VISIBLE int __open64_2(const char *path, int flags)
+{
+	return open64(path, flags);
+}
+
+VISIBLE int __openat_2(int folder, const char *path, int flags)
+{
+	return openat(folder, path, flags);
+}
+
+VISIBLE int __openat64_2(int folder, const char *path, int flags)
+{
+	return openat64(folder, path, flags);
+}
 
 VISIBLE int close(int fd)
 {
@@ -248,24 +265,6 @@ VISIBLE int close(int fd)
 	}
 	leave();
 	return real(fd);
-}
-
-VISIBLE int access(const char *path, int mode)
-{
-	REAL(access);
-	return real(path_of(path), mode);
-}
-
-VISIBLE int stat(const char *restrict path, struct stat *restrict s)
-{
-	REAL(stat);
-	return real(path_of(path), s);
-}
-
-VISIBLE int stat64(const char *restrict path, struct stat64 *restrict s)
-{
-	REAL(stat64);
-	return real(path_of(path), s);
 }
 
 /* Without the kernel's list of adapters libibverbs reads that of sysfs. */

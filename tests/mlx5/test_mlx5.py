@@ -167,6 +167,56 @@ with a thread (1, 2)
 without False (1, 2)
 """
 
+# Finds the adapter by the functions of the C library that take a path, also by those of programs
+# that were built with a release before 2.33, or fortified.
+PATHS = """
+import ctypes, os
+
+libc = ctypes.CDLL(None)
+for name in ("fopen", "realpath", "__realpath_chk", "canonicalize_file_name", "opendir"):
+    getattr(libc, name).restype = ctypes.c_char_p
+room = ctypes.create_string_buffer(4096)
+adapter, pci = b"/sys/class/infiniband/mlx5_0", b"/sys/devices/pci00ff:00/00ff:03:00.0"
+node, file = b"/dev/infiniband/uverbs0", adapter + b"/node_type"
+for suffix in "", "64":
+    calls = {
+        f"stat{suffix}": (node, room), f"__xstat{suffix}": (1, node, room),
+        f"fstatat{suffix}": (-100, node, room, 0), f"__fxstatat{suffix}": (1, -100, node, room, 0),
+        f"lstat{suffix}": (adapter, room), f"__lxstat{suffix}": (1, adapter, room),
+    }
+    for name, arguments in calls.items():
+        assert getattr(libc, name)(*arguments) == 0, name
+        with_link = "lx" in name or "lst" in name
+        expected = os.lstat(adapter) if with_link else os.stat(node)
+        inode = int.from_bytes(room[8:16], "little")
+        assert inode == expected.st_ino, name
+    assert getattr(libc, f"fopen{suffix}")(file, b"r"), suffix
+    for name, arguments in {"open": (file, 0), "__open": (file, 0)}.items():
+        call = f"{name}{suffix}" + ("_2" if name == "__open" else "")
+        fd = getattr(libc, call)(*arguments)
+        assert os.read(fd, 99) == b"1: CA\\n", call
+    fd = getattr(libc, f"__openat{suffix}_2")(-100, file, 0)
+    assert os.read(fd, 99) == b"1: CA\\n"
+assert os.stat(node).st_rdev == os.makedev(1, 5)
+assert libc.access(file, os.R_OK) == libc.eaccess(file, os.R_OK) == 0
+assert libc.faccessat(-100, file, os.R_OK, 0) == 0
+assert libc.statx(-100, file, 0, 0xFFF, room) == 0
+assert libc.realpath(adapter + b"/device", None) == pci
+assert libc.__realpath_chk(adapter + b"/device", room, 4096) == pci
+assert libc.canonicalize_file_name(b"/sys/bus/pci/devices/00ff:03:00.0") == pci
+assert libc.canonicalize_file_name(b"/sys/class/pci_bus/00ff:03/../../00ff:03:00.0") == pci
+size = libc.readlink(adapter, room, 4096)
+assert room[:size] == b"../.." + pci[4:] + b"/infiniband/mlx5_0"
+assert libc.__readlink_chk(adapter, room, 4096, 4096) == size
+assert os.listdir("/dev/infiniband") == ["uverbs0"]
+assert libc.scandir(adapter, ctypes.byref(ctypes.c_void_p()), None, None) > 5
+os.chdir(adapter)
+assert os.getcwd() == "/sys" + pci[4:].decode() + "/infiniband/mlx5_0"
+assert open("ports/1/gids/0").read() == open(adapter + b"/ports/1/gids/0").read()
+assert os.path.exists("/sys/class/net/lo") and not os.path.exists(adapter + b"x")
+print("seen")
+"""
+
 # Exits with 7, without a C library.
 STATIC = """
 void _start(void)
@@ -259,6 +309,17 @@ def test_info_says_what_to_install(monkeypatch, capsys):
 def test_wrong_commands_get_the_errors_of_the_kernel(home):
     done = cli.run(home, "mlx5", "run", "--", sys.executable, "-c", COMMANDS)
     assert done.stdout == ANSWERS, done.stderr
+
+
+def test_programs_find_the_adapter_in_sys(home):
+    done = cli.run(home, "mlx5", "run", "--", sys.executable, "-c", PATHS)
+    assert done.stdout == "seen\n", done.stderr
+    for command in ["ls", "-lL", "/sys/class/infiniband"], ["ls", "-l", "/sys/class/infiniband/"]:
+        done = cli.run(home, "mlx5", "run", "--", *command)
+        assert "mlx5_0" in done.stdout
+        assert done.stderr == ""
+    done = cli.run(home, "mlx5", "run", "--", "cat", "/sys/class/infiniband/mlx5_0/device/vendor")
+    assert done.stdout == "0x15b3\n"
 
 
 def test_an_unreliable_connection_has_no_attributes_of_a_reliable_one(home):
