@@ -388,6 +388,9 @@ VISIBLE struct ibv_context *ibv_open_device(struct ibv_device *device);
 VISIBLE struct ibv_context *ibv_open_device(struct ibv_device *device)
 {
 	REAL(ibv_open_device);
+	if (!real) /* libibverbs is loaded for a plugin alone (UCX): it is not behind this library */
+		real = (__typeof__(&ibv_open_device))dlsym(dlopen("libibverbs.so.1", RTLD_LAZY | RTLD_NOLOAD),
+							   "ibv_open_device");
 	struct ibv_context *c = real(device);
 	if (!c || !context_of(c->cmd_fd))
 		return c;

@@ -135,6 +135,17 @@ region = register()
 verbs.ibv_dereg_mr(region)
 print("without", shared(), child())
 """
+# Opens the adapter as a plugin's code does, which sees a libibverbs that the program does not.
+PLUGIN = """
+import ctypes, os
+
+verbs = ctypes.CDLL("libibverbs.so.1", os.RTLD_LOCAL | os.RTLD_NOW)
+verbs.ibv_get_device_list.restype = ctypes.POINTER(ctypes.c_void_p)
+open_device = ctypes.CDLL(None).ibv_open_device  # the library that is preloaded has it
+open_device.restype = ctypes.c_void_p
+print(bool(open_device(ctypes.c_void_p(verbs.ibv_get_device_list(None)[0]))))
+"""
+
 # Takes a queue pair of each kind of connection to INIT, with an attribute that only a reliable one
 # has, and without.
 CONNECTIONS = """
@@ -320,6 +331,11 @@ def test_programs_find_the_adapter_in_sys(home):
         assert done.stderr == ""
     done = cli.run(home, "mlx5", "run", "--", "cat", "/sys/class/infiniband/mlx5_0/device/vendor")
     assert done.stdout == "0x15b3\n"
+
+
+def test_a_plugin_may_have_loaded_libibverbs_for_itself_alone(home):
+    done = cli.run(home, "mlx5", "run", "--", sys.executable, "-c", PLUGIN)
+    assert done.stdout == "True\n", done.stderr
 
 
 def test_an_unreliable_connection_has_no_attributes_of_a_reliable_one(home):
