@@ -4,10 +4,14 @@
  *
  *	far_rdma serve PORT             the side that is written to; the two are connected by descriptors
  *	far_rdma join ADDRESS PORT      the side that writes, and whose peer then dies
+ *	far_rdma besieged PORT          the side that listens while a hostile machine calls it
+ *	far_rdma assault ADDRESS PORT   the hostile one, which in the end calls as it should
  *	far_rdma alone                  what an adapter's device refuses
  *
  * Descriptors and synchronization go over TCP, the bytes over RDMA.
  */
+#include <sys/wait.h>
+
 #include <doca_gpunetio.h>
 #include <doca_rdma_bridge.h>
 
@@ -369,6 +373,217 @@ static void join(int fd, const char *address)
 	join_death(fd);
 }
 
+/* ---- a hostile machine ---- */
+
+enum {
+	ROUNDS = 120,
+	ROOM = 4, /* connections of the side that listens */
+	CHECKSUM_AT = 12, ADAPTER_AT = 16, GID_AT = 28, BLOB = 72, PACKET = 80, /* of rdma.h */
+	REQUEST = 1, READY = 4,
+};
+#define STALL_S 0.9 /* a look at the network for a machine that is not there takes a second */
+
+static struct doca_rdma_connection *over[ROOM];
+static unsigned stalls; /* of the program, in an accept */
+
+/* What a caller says may be wrong in any way; the error is typed, and the call is refused. */
+static void on_any_request(struct doca_rdma_connection *c, union doca_data data)
+{
+	const double begun = now_s();
+	const doca_error_t error = doca_rdma_connection_accept(c, NULL, 0);
+
+	(void)data;
+	stalls += now_s() - begun > STALL_S;
+	if (!error)
+		return;
+	CHECK(error == DOCA_ERROR_NOT_CONNECTED || error == DOCA_ERROR_INVALID_VALUE);
+	OK(doca_rdma_connection_reject(c));
+}
+
+static void on_any_established(struct doca_rdma_connection *c, union doca_data connection_data,
+			       union doca_data data)
+{
+	(void)connection_data;
+	(void)data;
+	OK(doca_rdma_connection_set_user_data(c, number(7)));
+	established++;
+}
+
+static void on_any_disconnect(struct doca_rdma_connection *c, union doca_data connection_data,
+			      union doca_data data)
+{
+	(void)connection_data;
+	(void)data;
+	for (unsigned i = 0; i < ROOM; i++)
+		if (!over[i]) {
+			over[i] = c;
+			return;
+		}
+	check_failed(__FILE__, __LINE__, "more than %d connections are over", ROOM);
+}
+
+static void let_go_of_ended(void)
+{
+	for (unsigned i = 0; i < ROOM; i++) {
+		if (over[i])
+			OK(doca_rdma_connection_disconnect(over[i]));
+		over[i] = NULL;
+	}
+}
+
+/* Serves whoever calls until the caller at fd says that it is over. */
+static void besieged(int fd)
+{
+	struct doca_buf *room;
+	uint8_t byte = 1;
+
+	side_make_on(&s, the_adapter(), READ_WRITE, ROOM);
+	OK(doca_rdma_set_connection_state_callbacks(s.rdma, on_any_request, on_any_established, on_failure,
+						    on_any_disconnect));
+	OK(doca_ctx_start(s.ctx));
+	OK(doca_rdma_start_listen_to_port(s.rdma, DOCA_PORT));
+	room = near_buf(&s, 0, 4096, false);
+	SUBMIT(&s, receive, room, number(0));
+	say(fd, &byte, 1);
+	while (recv(fd, &byte, 1, MSG_DONTWAIT) != 1) {
+		doca_pe_progress(s.pe);
+		let_go_of_ended();
+		if (s.done + s.failed == 1 && !s.done) { /* flushed with a connection */
+			s.failed = 0;
+			SUBMIT(&s, receive, room, number(0));
+		}
+	}
+	CHECK_EQ(s.done, 1);
+	CHECK_EQ(data_len(room), 4096);
+	printf("%u connections, %u failures, %u stalls\n", established, failures, stalls);
+	CHECK(stalls < ROUNDS / 6 / 2); /* the emulator stands still at times, too */
+	say(fd, &byte, 1);
+	drop(room);
+}
+
+static void sign(uint8_t *blob)
+{
+	uint32_t hash = 2166136261u;
+
+	memset(blob + CHECKSUM_AT, 0, 4);
+	for (size_t i = 0; i < BLOB; i++)
+		hash = (hash ^ blob[i]) * 16777619u;
+	memcpy(blob + CHECKSUM_AT, &hash, 4);
+}
+
+/* A packet that is right but for what this round is about. */
+static size_t forge(uint8_t packet[PACKET], const uint8_t *blob, unsigned round)
+{
+	static const uint8_t absent[16] = {[10] = 0xff, 0xff, 10, 9, 0, 77};
+	uint32_t kind = REQUEST;
+
+	memcpy(packet, blob, BLOB);
+	memset(packet + BLOB, 0, PACKET - BLOB);
+	switch (round % 6) {
+	case 0:
+		packet[ADAPTER_AT + rand() % (BLOB - ADAPTER_AT)] ^= (uint8_t)(1 << rand() % 8);
+		break;
+	case 1:
+		memcpy(packet + GID_AT, absent, sizeof absent);
+		break;
+	case 2:
+		kind = (uint32_t)rand() % 6;
+		break;
+	}
+	sign(packet);
+	memcpy(packet + BLOB, &kind, sizeof kind);
+	for (size_t i = 0; round % 6 == 3 && i < PACKET; i++)
+		packet[i] = (uint8_t)rand();
+	return round % 6 == 4 ? (size_t)rand() % PACKET : PACKET;
+}
+
+/* Says a packet; then some callers wait for the answer and say more, some end with RST, some stay. */
+static void annoy(const char *address, const uint8_t *blob, unsigned round)
+{
+	static int kept[8] = {-1, -1, -1, -1, -1, -1, -1, -1};
+	const struct linger hard = {.l_onoff = 1};
+	const struct timeval patience = {.tv_usec = 200000};
+	uint8_t packet[PACKET];
+	int fd = connected(address, DOCA_PORT);
+	const size_t n = forge(packet, blob, round);
+
+	CHECK_EQ(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience), 0);
+	send(fd, packet, n, MSG_NOSIGNAL);
+	if (n == PACKET && rand() % 2 && recv(fd, packet, PACKET, MSG_WAITALL) == PACKET) {
+		packet[BLOB] = rand() % 3 ? READY : (uint8_t)rand();
+		send(fd, packet, PACKET, MSG_NOSIGNAL);
+	}
+	if (rand() % 2)
+		setsockopt(fd, SOL_SOCKET, SO_LINGER, &hard, sizeof hard);
+	if (rand() % 4 == 0) {
+		const int other = kept[round % 8];
+
+		kept[round % 8] = fd;
+		fd = other;
+	}
+	if (fd >= 0)
+		close(fd);
+}
+
+/* Calls until there is room for it, as the others' connections end one after the other. */
+static void visit(const char *address)
+{
+	unsigned before = failures;
+	double end = now_s() + WAIT_SECONDS;
+
+	make_for_addresses();
+	call(address, DOCA_PORT);
+	while (!established) {
+		doca_pe_progress(s.pe);
+		if (failures == before)
+			continue;
+		before = failures;
+		CHECK(now_s() < end);
+		call(address, DOCA_PORT);
+	}
+}
+
+/* Is killed some time after it has begun to connect. */
+static void visit_and_die(const char *address)
+{
+	const pid_t child = fork();
+
+	CHECK(child >= 0);
+	if (!child) {
+		visit(address);
+		pause();
+	}
+	usleep((useconds_t)(rand() % 1500000));
+	CHECK_EQ(kill(child, SIGKILL), 0);
+	CHECK_EQ(waitpid(child, NULL, 0), child);
+}
+
+static void assault(int fd, const char *address)
+{
+	struct doca_buf *message;
+	struct side_offer o;
+	uint8_t byte;
+
+	hear(fd, &byte, 1);
+	for (unsigned i = 0; i < 3; i++)
+		visit_and_die(address);
+	side_make_on(&s, the_adapter(), READ_WRITE, 1);
+	OK(doca_ctx_start(s.ctx));
+	s.connection = offer_connection(&s, &o);
+	CHECK_EQ(o.blob_len, BLOB);
+	for (unsigned i = 0; i < ROUNDS; i++)
+		annoy(address, o.blob, i);
+	side_close(&s);
+	visit(address);
+	message = near_buf(&s, 0, 4096, true);
+	SUBMIT(&s, send, s.connection, message, number(0));
+	side_until(&s, 1);
+	CHECK_EQ(s.done, 1);
+	say(fd, &byte, 1);
+	hear(fd, &byte, 1);
+	drop(message);
+}
+
 /* ---- what is refused ---- */
 
 static void of_another_kind(void)
@@ -423,10 +638,14 @@ int main(int argc, char **argv)
 		serve(accepted((uint16_t)atoi(argv[2])));
 	else if (argc == 4 && !strcmp(argv[1], "join"))
 		join(connected(argv[2], (uint16_t)atoi(argv[3])), argv[2]);
+	else if (argc == 3 && !strcmp(argv[1], "besieged"))
+		besieged(accepted((uint16_t)atoi(argv[2])));
+	else if (argc == 4 && !strcmp(argv[1], "assault"))
+		assault(connected(argv[2], (uint16_t)atoi(argv[3])), argv[2]);
 	else if (argc == 2 && !strcmp(argv[1], "alone"))
 		alone();
 	else
-		check_failed(__FILE__, __LINE__, "serve PORT, join ADDRESS PORT or alone");
+		check_failed(__FILE__, __LINE__, "serve or besieged PORT, join or assault ADDRESS PORT, or alone");
 	printf("ok\n");
 	return 0;
 }

@@ -186,6 +186,24 @@ static bool is_own(const struct doca_rdma *r, int fd)
 	       (!getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &n) && peer.uid == geteuid());
 }
 
+/* Over Ethernet the GID of an adapter is the address that it listens to and calls from. A peer that says
+ * another one would have this program wait for a machine that may not exist, a second for each call. */
+static bool is_of_peer(const struct doca_rdma_connection *c, const struct rdma_blob *blob)
+{
+	uint8_t gid[16] = {[10] = 0xff, 0xff}; /* of an IPv4 address */
+	union name name;
+	socklen_t n = sizeof name;
+	if (!is_tcp(c->rdma) || !c->blob.adapter || c->blob.address.lid)
+		return true;
+	if (getpeername(c->fd, &name.any, &n))
+		return false;
+	if (name.any.sa_family == AF_INET)
+		memcpy(gid + 12, &name.ip4.sin_addr, 4);
+	else
+		memcpy(gid, &name.ip6.sin6_addr, sizeof gid);
+	return !memcmp(gid, blob->address.gid, sizeof gid);
+}
+
 static bool send_packet(const struct doca_rdma_connection *c, enum packet_kind kind)
 {
 	const struct rdma_packet p = {.blob = c->blob, .kind = kind};
@@ -251,10 +269,14 @@ static const char *retry_later(struct doca_rdma_connection *c)
 /* Returns why the connection fails; NULL also if nobody listens yet: then it has no socket. */
 static const char *call(struct doca_rdma_connection *c)
 {
-	union name name;
+	union name name, own;
 	const socklen_t n = peer_name(c->rdma, c->addr, &name);
 	c->fd = open_socket(c->rdma, &name);
-	const int rc = c->fd < 0 ? -1 : connect(c->fd, &name.any, n);
+	int rc = c->fd < 0 ? -1 : 0;
+	if (!rc && is_tcp(c->rdma)) /* see is_of_peer() */
+		rc = bind(c->fd, &own.any, bind_address(c->rdma, 0, &own));
+	if (!rc)
+		rc = connect(c->fd, &name.any, n);
 	c->asked = !rc;
 	if (c->fd >= 0 && rc && errno == EINPROGRESS)
 		return watch(c->rdma, c->fd, c, EPOLLOUT) ? NULL : "no connection to the server";
@@ -342,7 +364,8 @@ static bool handle_accept(struct doca_rdma_connection *c, const struct rdma_pack
 {
 	static const uint8_t any[sizeof c->peer_gid];
 	const uint8_t *gid = p->blob.address.gid;
-	const bool right = !memcmp(c->peer_gid, any, sizeof any) || !memcmp(c->peer_gid, gid, sizeof any);
+	const bool right = (!memcmp(c->peer_gid, any, sizeof any) || !memcmp(c->peer_gid, gid, sizeof any)) &&
+			   is_of_peer(c, &p->blob);
 	if (p->kind != PACKET_ACCEPT || !right || rdma_connection_join(c, &p->blob) ||
 	    !send_packet(c, PACKET_READY)) {
 		fail(c, p->kind == PACKET_REJECT ? "the server has rejected it"
@@ -473,7 +496,7 @@ doca_error_t doca_rdma_connection_get_addr(const struct doca_rdma_connection *rd
 static bool handle_request(struct doca_rdma_connection *c, const struct rdma_packet *p)
 {
 	struct doca_rdma *r = c->rdma;
-	if (p->kind != PACKET_REQUEST || !r->request_cb) {
+	if (p->kind != PACKET_REQUEST || !r->request_cb || !is_of_peer(c, &p->blob)) {
 		send_packet(c, PACKET_REJECT);
 		rdma_connection_free(c);
 		return false;
