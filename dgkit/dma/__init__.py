@@ -20,7 +20,8 @@ Modules:
     bytes_memory: Memory behind Python's buffers: addresses, copies without the GIL, pages.
     fault: Rules of the provider `fault`.
     measure: Latency and rate, measured in the C core.
-    system: Providers and their capabilities, CPUs, the clock, the folder for sockets.
+    provider_info: Which providers can be opened, and the capabilities of an open one.
+    system: CPUs and the clock.
     aio: Waiting in an asyncio event loop; imported by the first await that must wait.
 """
 
@@ -43,24 +44,24 @@ if TYPE_CHECKING:
     from .nic import Nic as Nic
     from .nic import NicKey as NicKey
     from .nic import VerbsQueue as VerbsQueue
+    from .provider_info import Caps as Caps
+    from .provider_info import DeviceStats as DeviceStats
+    from .provider_info import ProviderInfo as ProviderInfo
+    from .provider_info import providers as providers
     from .queue_pair import QueuePair as QueuePair
     from .queue_pair import QueuePairAddress as QueuePairAddress
     from .queue_pair import RdmaMemory as RdmaMemory
-    from .system import Caps as Caps
-    from .system import DeviceStats as DeviceStats
-    from .system import ProviderInfo as ProviderInfo
     from .system import cpus as cpus
     from .system import now_ns as now_ns
-    from .system import providers as providers
 
 # Loaded on first use, since a first transfer does not need them.
 _LAZY = {
-    "Caps": "system",
-    "DeviceStats": "system",
+    "Caps": "provider_info",
+    "DeviceStats": "provider_info",
     "FaultRule": "fault",
     "Nic": "nic",
     "NicKey": "nic",
-    "ProviderInfo": "system",
+    "ProviderInfo": "provider_info",
     "QueuePair": "queue_pair",
     "QueuePairAddress": "queue_pair",
     "RdmaMemory": "queue_pair",
@@ -69,7 +70,7 @@ _LAZY = {
     "VerbsQueue": "nic",
     "cpus": "system",
     "now_ns": "system",
-    "providers": "system",
+    "providers": "provider_info",
 }
 
 __all__ = [

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ._ffi import native
     from .fault import FaultRule
     from .nic import Nic
-    from .system import Caps, DeviceStats
+    from .provider_info import Caps, DeviceStats
 
 
 _GPU_MAX = (1 << 32) - 1
@@ -91,7 +91,7 @@ class Device(DeviceContext):
     @property
     def caps(self) -> Caps:
         """Capabilities of the provider."""
-        from .system import Caps
+        from .provider_info import Caps
 
         raw = ffi.new("dg_caps *")
         check(lib.dg_device_caps(self._handle(), raw))
@@ -104,7 +104,7 @@ class Device(DeviceContext):
     @property
     def stats(self) -> DeviceStats:
         """Counters of the engine, which say whether it slept."""
-        from .system import DeviceStats
+        from .provider_info import DeviceStats
 
         raw = ffi.new("dg_stats *")
         check(lib.dg_device_stats(self._handle(), raw))
@@ -113,7 +113,7 @@ class Device(DeviceContext):
     @property
     def why(self) -> dict[str, str]:
         """Map each other provider to the reason why it was not chosen."""
-        from .system import providers
+        from .provider_info import providers
 
         others = (p for p in providers(deep=False) if p.name != self.provider)
         return {p.name: _USABLE if p.usable else p.why for p in others}

@@ -11,7 +11,8 @@ dispatch            runs jobs on pairs: one per machine, with retries after lost
 pair_measurement    latencies and rates of one pair, in its worker
 sweep               options of a sweep, and the running sweep with its rows
 part_files          a sweep's folder of Parquet files, each written atomically
-row_table           rows as a DataFrame; stragglers; each pair relative to the median of all
+row_table           rows in memory, as a DataFrame and as columns of a file
+stragglers          which rows are stragglers; each pair relative to the median of all
 soak                soak test: writes, digests and reads, compared for hours
 compare             rows that became slower between two sweeps
 diagnosis_groups    the doctor's verdicts on all machines, in groups

@@ -21,7 +21,8 @@ from ..validate import byte_count, real, whole
 from .dispatch import Dispatcher, Job, Outcome
 from .pair_measurement import measure
 from .part_files import PartFiles
-from .row_table import RowTable, as_table, heat_map, slowness
+from .row_table import RowTable, as_table
+from .stragglers import heat_map, slowness
 
 if TYPE_CHECKING:
     import pandas

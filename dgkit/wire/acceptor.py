@@ -25,6 +25,9 @@ import zmq
 from .inflow import MOST, Duplicate, Spare, Stream
 from .sockets import refuse_descriptors
 
+# Deadline of a handshake, and of the Hello after it; at least as long as a heartbeat. libzmq's
+# default lets an unfinished handshake occupy a connection for 30 s.
+HELLO_S = 5.0
 _ONCE = select.EPOLLIN | select.EPOLLONESHOT
 MOST_OF_ALL = 64 << 20  # most bytes of all connections' messages that are not taken yet
 _LISTENING, _ACCEPTED = int(zmq.EVENT_LISTENING), int(zmq.EVENT_ACCEPTED)

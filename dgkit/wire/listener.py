@@ -20,7 +20,7 @@ from ..errors import NativeError
 from ..files import check_descriptors
 from ..threads import check_threads
 from . import keys as keyring
-from .acceptor import Acceptor, Arrivals
+from .acceptor import HELLO_S, Acceptor, Arrivals
 from .address import HEARTBEAT_S, Address, check_heartbeat, claimed, fresh, parse
 from .messages import MAX_REQUEST
 from .sockets import PUBLISHED_HWM, drain, set_heartbeat, set_keepalive, z85_of
@@ -30,9 +30,6 @@ from .sockets import PUBLISHED_HWM, drain, set_heartbeat, set_keepalive, z85_of
 _ROUTER_THREAD, _PUBLISHER_THREAD = 1, 2
 _THREADS = 2
 _DESCRIPTORS = 48  # more than those of its sockets
-# Deadline of a handshake, and of the Hello after it; at least as long as a heartbeat. libzmq's
-# default lets an unfinished handshake occupy a connection for 30 s.
-_HELLO_S = 5.0
 _ZAP = "inproc://zeromq.zap.01"  # ZAP, https://rfc.zeromq.org/spec/27
 CONNECTIONS = 320  # at a time, to each of the two sockets
 _SEND_BUFFER = 256 << 10  # bytes of one connection's replies in the kernel
@@ -106,7 +103,7 @@ class Listener:
     ) -> None:
         self._requested = parse(address) if address else fresh()
         self._heartbeat = check_heartbeat(heartbeat)
-        self._hello_s = max(_HELLO_S, heartbeat)
+        self._hello_s = max(HELLO_S, heartbeat)
         if heartbeat != HEARTBEAT_S and not self._requested.tcp:
             raise ValueError(f"heartbeat={heartbeat} is for tcp://, not for ipc://")
         if telemetry_port and not self._requested.tcp:

@@ -14,7 +14,8 @@ from dgkit.fleet import diff
 from dgkit.fleet.cluster_checks import check_encryption, exposed
 from dgkit.fleet.pair import named_pairs
 from dgkit.fleet.part_files import PartFiles, read_folder
-from dgkit.fleet.row_table import KEY, RowTable, as_table, heat_map, slowness
+from dgkit.fleet.row_table import KEY, RowTable, as_table
+from dgkit.fleet.stragglers import heat_map, slowness
 from dgkit.fleet.sweep import Plan, SweepOptions
 
 PLAN = Plan.of(SweepOptions([64], ["write"], count=100, seconds=0.1)).as_dict()

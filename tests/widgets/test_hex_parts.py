@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dgkit.widgets.hexview.clipboard import DTYPES, format_bytes
-from dgkit.widgets.hexview.live_view import BLOCK, ChangeTracker, block_range
 from dgkit.widgets.hexview.search import (
     DifferenceMatcher,
     Match,
@@ -15,6 +14,7 @@ from dgkit.widgets.hexview.search import (
     parse_pattern,
     run_search,
 )
+from dgkit.widgets.hexview.view_pages import BLOCK, ChangeTracker, block_range
 
 
 class Piece:

@@ -6,7 +6,7 @@ from support.processes.waiting import until
 
 import dgkit
 from dgkit.widgets.hexview.hexview import HexView
-from dgkit.widgets.hexview.live_view import MAX_PAGE
+from dgkit.widgets.hexview.view_pages import MAX_PAGE
 
 SIZE = 5 << 20
 

@@ -3,7 +3,7 @@
 hexview         the panel: requests of its views and calls from a cell
 selection       what the panel shows: region, position, selected bytes and options
 fetch           bytes as the DPU reads them and as the host sees them
-live_view       pages of the views, read again while live viewing is on, and what changed
+view_pages      the pages in view, read again while live viewing is on, and what changed
 search          the one running search of a panel: for a pattern or a difference, chunk by chunk
 region_scan     scans of the region, for overview and image
 overview        mean value, entropy and changes of each part of the region

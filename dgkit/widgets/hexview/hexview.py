@@ -20,7 +20,6 @@ from .clipboard import MAX_BYTES, format_bytes
 from .edit import Edit, EditHistory
 from .fetch import Reader, why_no_host
 from .image import RegionImage
-from .live_view import LiveView, Page
 from .overview import Overview
 from .records import Records
 from .region_scan import ShownBytes
@@ -28,6 +27,7 @@ from .search import SearchTask, parse_pattern
 from .selection import Options, RegionSelection, SelectedBytes
 from .structure import StructureView
 from .time_machine import TimeMachine
+from .view_pages import LiveView, Page
 
 if TYPE_CHECKING:
     from bokeh.model import Model

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ...session import Session, SessionRegion
     from ..base.page_input import Json
     from .fetch import Reader
-    from .live_view import Page
+    from .view_pages import Page
 
 
 class RegionSelection:

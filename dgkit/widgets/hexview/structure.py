@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ...session import SessionRegion
     from ..base.page_input import Json
     from .fetch import Reader
-    from .live_view import Page
+    from .view_pages import Page
 
     CType: TypeAlias = type[_CData]
     DType: TypeAlias = np.dtype[np.generic]

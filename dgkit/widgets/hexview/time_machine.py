@@ -12,7 +12,7 @@ from ...units import parse_size, plural, size_text
 from ...validate import whole
 from ..base import scheduler
 from ..base.panel import handler
-from .live_view import Page
+from .view_pages import Page
 from .write_history import OUTSIDE, WriteHistory, record_writes
 
 if TYPE_CHECKING:

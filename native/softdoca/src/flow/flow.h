@@ -73,8 +73,6 @@ struct parsed {
 };
 void match_parse(const uint8_t *frame, size_t size, struct parsed *p);
 bool match_frame(const struct rule *rule, const struct parsed *p);
-/* Returns a number that is the same for all frames of a connection. */
-uint32_t match_hash(const struct parsed *p);
 
 /* steer.c */
 doca_error_t forward_check(const struct doca_flow_fwd *fwd, const struct doca_flow_port *port,

@@ -160,21 +160,3 @@ void match_parse(const uint8_t *frame, size_t size, struct parsed *p)
 	else if (big16(frame + 12) == DOCA_FLOW_ETHER_TYPE_IPV6)
 		parse_ip6(frame + ETH, size - ETH, p);
 }
-
-/* FNV-1a; not an adapter's Toeplitz hash, so that another queue may get a connection. */
-static uint32_t hash(uint32_t h, const void *bytes, size_t n)
-{
-	for (size_t i = 0; i < n; i++)
-		h = (h ^ ((const uint8_t *)bytes)[i]) * 16777619u;
-	return h;
-}
-
-uint32_t match_hash(const struct parsed *p)
-{
-	const struct doca_flow_match *m = &p->fields;
-	uint32_t h = hash(2166136261u, &m->outer.ip4, 8);
-	h = hash(h, m->outer.ip6.src_ip, 32);
-	h = hash(h, &m->outer.tcp.l4_port, 4);
-	h = hash(h, &m->outer.udp.l4_port, 4);
-	return h ^ h >> 16;
-}

@@ -73,7 +73,7 @@ static void count(struct counter *c, size_t size)
 
 /* Appends a pipe's name and the number of its entry (0: none) to `rule`, the text that lists what a
  * frame matched. */
-static void tell(char *rule, const struct doca_flow_pipe *pipe, uint32_t entry)
+static void append_match(char *rule, const struct doca_flow_pipe *pipe, uint32_t entry)
 {
 	const size_t used = rule ? strlen(rule) : 0;
 	const char *name = pipe->name[0] ? pipe->name : "pipe";
@@ -94,14 +94,33 @@ static const struct forward *find(struct doca_flow_pipe *pipe, const struct pars
 	for (struct doca_flow_pipe_entry *e = pipe->entries; e; e = e->next, number++)
 		if (match_frame(&e->rule, p)) {
 			count(&e->counter, size);
-			tell(s->rule, pipe, number);
+			append_match(s->rule, pipe, number);
 			s->meta = e->meta ? e->meta : s->meta;
 			s->mark = e->mark ? e->mark : s->mark;
 			return e->forward.type == DOCA_FLOW_FWD_NONE ? &pipe->forward : &e->forward;
 		}
 	count(&pipe->missed, size);
-	tell(s->rule, pipe, 0);
+	append_match(s->rule, pipe, 0);
 	return &pipe->miss;
+}
+
+/* FNV-1a; not an adapter's Toeplitz hash, so that another queue may get a connection. */
+static uint32_t fnv1a(uint32_t h, const void *bytes, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		h = (h ^ ((const uint8_t *)bytes)[i]) * 16777619u;
+	return h;
+}
+
+/* Returns a number that is the same for all frames of a connection: of its addresses and ports. */
+static uint32_t rss_hash(const struct parsed *p)
+{
+	const struct doca_flow_match *m = &p->fields;
+	uint32_t h = fnv1a(2166136261u, &m->outer.ip4, 8);
+	h = fnv1a(h, m->outer.ip6.src_ip, 32);
+	h = fnv1a(h, &m->outer.tcp.l4_port, 4);
+	h = fnv1a(h, &m->outer.udp.l4_port, 4);
+	return h ^ h >> 16;
 }
 
 int steer_frame(void *port, const uint8_t *frame, size_t size, struct steered *s)
@@ -113,7 +132,7 @@ int steer_frame(void *port, const uint8_t *frame, size_t size, struct steered *s
 		const struct forward *f = find(pipe, &p, size, s);
 		if (f->type == DOCA_FLOW_FWD_RSS) {
 			if (f->n > 1 || s->wants_hash)
-				s->hash = match_hash(&p);
+				s->hash = rss_hash(&p);
 			return f->queues[f->n > 1 ? s->hash % f->n : 0];
 		}
 		if (f->type != DOCA_FLOW_FWD_PIPE)
