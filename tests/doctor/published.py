@@ -26,16 +26,18 @@ It begins with `name: value`:
                blocked, unknown, unset
     size       GPU memory to be exported at once, 64M if absent
 
-A line that begins with a space continues the one above. Then come sections, `=== NAME`:
+A line that begins with a space continues the one above. What the machine is follows, as further
+lines `name: value` or, if there are several lines of it, as a section that `=== name` begins:
 
     tree       the PCIe tree, as synthetic_machines/tree.py reads it
-    kinds      devices that synthetic_machines/kinds.py lacks: `word like=a100 id=10de:20f1
-               age=Ampere memory=40 bar1=64G driver=nvidia speed=100 name=NVIDIA A100-PCIE-40GB`,
-               `name` last; `hca` is the type of an RDMA device that is not NVIDIA's
+    kinds      devices that synthetic_machines/kinds.py and published/kinds.txt lack: `word
+               like=a100 id=10de:20f1 age=Ampere memory=40 bar1=64G driver=nvidia speed=100
+               name=NVIDIA A100-PCIE-40GB`, `name` last; `hca` is the type of an RDMA device that is
+               not NVIDIA's
     driver     fields of nvidia.Driver: `version=535.104.05 cuda=12.2 flavour=closed peermem`;
                `none` without a driver
-    system     fields of system.System: `release=5.15.0-91-generic`, one a line
-    host       fields of hosts.Host: `iommu=DMA-FQ`, `doca=`, `dmabuf=no`, `root=no`, one a line
+    system     fields of system.System: `release=5.15.0-91-generic, distribution=ubuntu 22.04`
+    host       fields of hosts.Host: `iommu=DMA-FQ, doca=, dmabuf=no, root=no`
     cuda       `init=802 CUDA_ERROR_SYSTEM_NOT_READY`, `context=2 CUDA_ERROR_OUT_OF_MEMORY` or
                `context=late`, if cuInit or the creation of a context fails
     container  options of the container: `gpus infiniband gdrdrv caps=0xa80425fb`; it has only these
@@ -78,6 +80,7 @@ FOLDERS = (
 )
 _NEEDED = ("source", "saw", "cause", "made up", "goal", "works", "exit")
 _KNOWN = {*_NEEDED, "lead", "quiet", "never", "paths", "size"}
+_OPTIONS = ("driver", "system", "host", "cuda", "container")
 _READINGS = ("text", "names", "link", "run", "ask", "probe")
 _FAULTS = {
     "absent": "there is no such thing",
@@ -138,21 +141,27 @@ def load(path: Path) -> Published:
     """Parse a file.
 
     Raises:
-        ValueError: A line of the head is unknown or missing.
+        ValueError: A line above the sections is unknown or missing.
     """
-    head: dict[str, str] = {}
+    lines: dict[str, str] = {}
     top, *parts = re.split(r"^=== +", path.read_text("utf-8"), flags=re.MULTILINE)
     last = ""
     for line in top.splitlines():
         if line[:1].isspace() and last:
-            head[last] += f" {line.strip()}"
+            lines[last] += f" {line.strip()}"
         elif line.strip():
-            last, _, value = (part.strip() for part in line.partition(":"))
-            head[last] = value
-    if wrong := (head.keys() - _KNOWN) | (set(_NEEDED) - head.keys()):
+            last, _, value = (part.strip() for part in f"{line} ".partition(": "))
+            lines[last] = value
+    sections = {name: f"{lines.pop(name)}\n" for name in list(lines) if _is_section(name)}
+    if wrong := (lines.keys() - _KNOWN) | (set(_NEEDED) - lines.keys()):
         raise ValueError(f"{path.name}: unknown or missing lines: {', '.join(sorted(wrong))}")
     pairs = (part.partition("\n") for part in parts)
-    return Published(path.stem, head, {name.strip(): body for name, _, body in pairs})
+    sections |= {name.strip(): body for name, _, body in pairs}
+    return Published(path.stem, lines, sections)
+
+
+def _is_section(name: str) -> bool:
+    return name in _OPTIONS or name.partition(" ")[0] in _READINGS
 
 
 def readings(made: Published) -> dict[str, object]:
@@ -189,8 +198,8 @@ def _reading(name: str, body: str) -> tuple[str, object]:
 
 
 def _options(body: str) -> Iterator[tuple[str, str]]:
-    """Yield the options of a section: one a line if a value has spaces, else several."""
-    for line in body.splitlines():
+    """Yield the options of a section: commas or lines are around one whose value has spaces."""
+    for line in body.replace(", ", "\n").splitlines():
         name, equals, value = line.strip().partition("=")
         if equals and " " in value and "=" not in value:
             yield name, value
@@ -201,7 +210,8 @@ def _options(body: str) -> Iterator[tuple[str, str]]:
 
 
 def _host(made: Published) -> Host:
-    kinds = {**KINDS, **dict(_kinds(made.sections.get("kinds", "")))}
+    shared = (FOLDER / "kinds.txt").read_text("utf-8")
+    kinds = {**KINDS, **dict(_kinds(shared + made.sections.get("kinds", "")))}
     section = made.sections.get("driver", "")
     driver = None if section.strip() == "none" else _filled(Driver(), section)
     system = _filled(System(), made.sections.get("system", ""))

@@ -1,15 +1,12 @@
-"""Parser of a PCIe tree drawn as text, one function per line, into nodes with addresses.
+"""Parser of a PCIe tree drawn as text, one path per line, into nodes with addresses.
 
     pci0000:b0 numa=1 cpus=12-23,36-47
-      02.0 root
-        00.0 up
-          00.0 down
-            00.0 a100
-          01.0 down
-            00.0 cx7 rdma=mlx5_0 net=ens6f0np0
+      02.0 root / 00.0 up
+        00.0 down / 00.0 a100
+        01.0 down / 00.0 cx7 rdma=mlx5_0 net=ens6f0np0
 
-A function is below the last one with less indentation. Bus numbers are assigned depth first, as a
-BIOS does.
+A function is below the one left of its slash, or the last of the line above with less indentation.
+Bus numbers are assigned depth first, as a BIOS does.
 """
 
 from __future__ import annotations
@@ -66,7 +63,7 @@ def nodes(drawing: str, kinds: Mapping[str, Kind] = KINDS) -> list[Node]:
 
 
 def _bridges(drawing: str) -> Iterator[tuple[list[str], list[tuple[int, list[str]]]]]:
-    """Each host bridge's line, and the lines below it with how far in they are."""
+    """Each host bridge's line, and the functions below it with their depths, which only compare."""
     head: list[str] = []
     lines: list[tuple[int, list[str]]] = []
     for line in drawing.splitlines():
@@ -78,7 +75,9 @@ def _bridges(drawing: str) -> Iterator[tuple[list[str], list[tuple[int, list[str
                 yield head, lines
             head, lines = words, []
         else:
-            lines.append((len(line) - len(line.lstrip()), words))
+            indentation = len(line) - len(line.lstrip())
+            for below, function in enumerate(line.split(" / ")):
+                lines.append((100 * indentation + below, function.split()))
     if head:
         yield head, lines
 
