@@ -115,8 +115,8 @@ struct exec_flight *dg_exec_fly(struct executor *x, uint32_t left)
 	return f;
 }
 
-/* Stages one piece for the flight that is next. first: behind what was posted in the other
- * direction, which the provider may otherwise overtake. */
+/* Stages one piece for the flight that is next. fence: the first behind all that was posted before,
+ * which the provider may otherwise overtake. */
 static int stage_piece(struct executor *x, const struct exec_op *op, uint32_t i, bool fence,
 		       struct exec_flight *f)
 {
@@ -144,10 +144,17 @@ static int stage_piece(struct executor *x, const struct exec_op *op, uint32_t i,
 	return dg_exec_stage(x, &wr);
 }
 
+/* A write that may announce the bytes of the writes before it, after which an adapter's would arrive. */
+static bool is_word(const struct exec_op *op)
+{
+	return op->write && op->total <= sizeof(uint64_t);
+}
+
 /* Has the provider copy the pieces. */
 static int post_pieces(struct executor *x, const struct exec_op *op)
 {
-	const bool fence = exec_flies(x) && flight_at(x, x->tail - 1)->write != op->write;
+	const bool fence =
+		exec_flies(x) && (flight_at(x, x->tail - 1)->write != op->write || is_word(op));
 	if (x->bounced || !exec_has_room(x, op->n))
 		return EXEC_WAITS;
 	struct exec_flight *f = flight_at(x, x->tail);

@@ -8,8 +8,9 @@
 `make -j src.build NVCC_GENCODE="-gencode=arch=compute_90,code=sm_90" ONLY_FUNCS="SendRecv"`.
 `run` needs a GPU, and nothing of CUDA but its driver. With DGKIT_NCCL_DPU=ADDRESS of `dgkit serve
 --provider cuda` the agent moves the bytes. `--statistics` prints what the plugin did in
-each pass of NCCL's proxy. A signal that overtakes its value shows in one of three runs of `comms`
-on one GPU: `run FOLDER --ranks 2,3 --ranks-are processes --only comms,rounds --times 50`.
+each pass of NCCL's proxy. A signal once overtook its value in one of three runs of `comms` on one
+GPU, so those runs are many:
+`run FOLDER --ranks 2,3 --ranks-are processes --only comms,rounds --times 50`.
 """
 
 import argparse

@@ -1353,6 +1353,35 @@ TEST(gpu_memory_is_reached_by_the_provider)
 	pair_close(&p);
 }
 
+/* As an adapter's writes arrive on PCIe: a word never before the bytes of the entries before it. */
+TEST(a_word_in_gpu_memory_is_seen_after_the_writes_before_it)
+{
+	enum { BYTES = 4096, ROUNDS = 200 };
+	struct pair p;
+
+	provider = "cuda";
+	if (dg_provider_probe(provider, false))
+		SKIP(dg_last_error());
+	pair_open(&p, DG_NIC_PROXY);
+	const _Atomic uint64_t *last = (_Atomic uint64_t *)(p.theirs + BYTES - 8);
+	const _Atomic uint64_t *word = (_Atomic uint64_t *)(p.theirs + BYTES + 64);
+	for (uint64_t i = 1; i <= ROUNDS; i++) {
+		memcpy(p.mine + BYTES - 8, &i, 8);
+		memcpy(p.mine + BYTES + 64, &i, 8);
+		/* The first keeps the provider busy, so that the others go to it together. */
+		put_copy(&p.a, WQE_WRITE, p.theirs + 2 * BYTES, p.rkey, p.mine, p.lkey, BYTES);
+		put_copy(&p.a, WQE_WRITE, p.theirs, p.rkey, p.mine, p.lkey, BYTES);
+		put_copy(&p.a, WQE_WRITE, p.theirs + BYTES + 64, p.rkey, p.mine + BYTES + 64, p.lkey, 8);
+		ring(&p.a);
+		while (atomic_load(word) != i)
+			;
+		CHECK_EQ(atomic_load(last), i);
+		for (uint16_t j = 0; j < 3; j++)
+			check_done(&p.a, (uint16_t)(3 * (i - 1) + j));
+	}
+	pair_close(&p);
+}
+
 static uint64_t seed = 88172645463325252;
 
 static uint64_t random_word(void)

@@ -340,7 +340,8 @@ static struct copy *prepare_bytes(struct context *context, CUdeviceptr to, CUdev
 	return prepare(context, there, here, size, 1, &wait);
 }
 
-/* All of the copies, or none: which one was refused stands in `refused`. */
+/* All of the copies, or none: which one was refused stands in `refused`. The last comes first: a batch
+ * has no order, as CUDA's documentation of cuMemcpyBatchAsync says. */
 static int batch(const CUdeviceptr *to, const CUdeviceptr *from, const size_t *sizes, size_t count,
 		 size_t *refused, struct context *context, CUstream stream)
 {
@@ -356,7 +357,7 @@ static int batch(const CUdeviceptr *to, const CUdeviceptr *from, const size_t *s
 	*refused = i < count ? i : SIZE_MAX;
 	if (i < count)
 		code = CUDA_ERROR_INVALID_VALUE;
-	for (size_t j = 0; j < i; j++) {
+	for (size_t j = i; j--;) {
 		if (code) {
 			free(copies[j]);
 			continue;
