@@ -38,6 +38,9 @@ lines `name: value` or, if there are several lines of it, as a section that `===
                `none` without a driver
     system     fields of system.System: `release=5.15.0-91-generic, distribution=ubuntu 22.04`
     host       fields of hosts.Host: `iommu=DMA-FQ, doca=, dmabuf=no, root=no`
+    firmware ADDRESS, later ADDRESS
+               what mlxconfig says of a BlueField, and what it will say after the next power cycle:
+               `dpu-mode` or `nic-mode`, then settings that differ: `dpu-mode LINK_TYPE_P1=IB(1)`
     cuda       `init=802 CUDA_ERROR_SYSTEM_NOT_READY`, `context=2 CUDA_ERROR_OUT_OF_MEMORY` or
                `context=late`, if cuInit or the creation of a context fails
     container  options of the container: `gpus infiniband gdrdrv caps=0xa80425fb`; it has only these
@@ -60,6 +63,7 @@ from typing import Any
 from doctor.synthetic_machines.hosts import Host
 from doctor.synthetic_machines.hosts import readings as host_readings
 from doctor.synthetic_machines.kinds import KINDS, Kind
+from doctor.synthetic_machines.network import DPU_MODE, NIC_MODE
 from doctor.synthetic_machines.nvidia import Driver
 from doctor.synthetic_machines.sysfs import fault, size
 from doctor.synthetic_machines.system import System
@@ -81,6 +85,8 @@ FOLDERS = (
 _NEEDED = ("source", "saw", "cause", "made up", "goal", "works", "exit")
 _KNOWN = {*_NEEDED, "lead", "quiet", "never", "paths", "size"}
 _OPTIONS = ("driver", "system", "host", "cuda", "container")
+_SETTINGS = ("firmware", "later")
+_MODES = {"dpu-mode": DPU_MODE, "nic-mode": NIC_MODE}
 _READINGS = ("text", "names", "link", "run", "ask", "probe")
 _FAULTS = {
     "absent": "there is no such thing",
@@ -161,7 +167,7 @@ def load(path: Path) -> Published:
 
 
 def _is_section(name: str) -> bool:
-    return name in _OPTIONS or name.partition(" ")[0] in _READINGS
+    return name in _OPTIONS or name.partition(" ")[0] in (*_SETTINGS, *_READINGS)
 
 
 def readings(made: Published) -> dict[str, object]:
@@ -215,7 +221,15 @@ def _host(made: Published) -> Host:
     section = made.sections.get("driver", "")
     driver = None if section.strip() == "none" else _filled(Driver(), section)
     system = _filled(System(), made.sections.get("system", ""))
-    host = Host(made.sections["tree"], driver=driver, system=system, doca="", kinds=kinds)
+    settings: dict[str, Any] = {name: {} for name in _SETTINGS}
+    for name, body in made.sections.items():
+        kind, _, address = name.partition(" ")
+        if kind in settings:
+            mode, *others = body.split()
+            settings[kind][address] = _MODES[mode] | dict(word.split("=") for word in others)
+    host = Host(
+        made.sections["tree"], driver=driver, system=system, doca="", kinds=kinds, **settings
+    )
     return _filled(host, made.sections.get("host", ""))
 
 
