@@ -15,7 +15,7 @@ testbed    a virtual host and a virtual Arm DPU under QEMU
 doctor     diagnosis of a machine: why a GPU and a DPU cannot reach each other
 fleet      many pairs of host and DPU, on Dask (extra `fleet`)
 widgets    panels for notebooks (extra `lab`)
-jupyter    magics, and `dgkit lab`'s server (extra `lab`)
+jupyter    `dgkit lab`'s server (extra `lab`)
 cli        the `dgkit` command
 _native    the C core (native/dgkit.h); only dma/_ffi.py imports it
 
@@ -67,8 +67,6 @@ if TYPE_CHECKING:
     from .errors import TransferError as TransferError
     from .errors import Unsupported as Unsupported
     from .fleet import Fleet as Fleet
-    from .jupyter import load_ipython_extension as load_ipython_extension
-    from .jupyter import unload_ipython_extension as unload_ipython_extension
     from .memory import empty as empty
     from .memory import wrap as wrap
     from .report import BandwidthReport as BandwidthReport
@@ -127,8 +125,6 @@ _LAB = {
     "QueuePanel": "widgets.queuepair",
     "TransferPanel": "widgets.transfer",
     "dashboard": "widgets.dashboard",
-    "load_ipython_extension": "jupyter",
-    "unload_ipython_extension": "jupyter",
 }
 _FLEET = {"Fleet": "fleet"}
 _EXTRAS = {**dict.fromkeys(_LAB, "lab"), **dict.fromkeys(_FLEET, "fleet"), "fleet": "fleet"}
@@ -140,7 +136,6 @@ _MODULES = (
     "doctor",
     "fleet",
     "gpu_initiated",
-    "jupyter",
     "testbed",
     "widgets",
     "wire",

@@ -53,7 +53,7 @@ CHAPTERS = {
 }
 TUTORIALS = "notebooks/tutorials"
 API = ("", "dma", "memory", "session", "report", "gpu_initiated", "nccl", "doca", "doctor", "fleet")
-API += ("testbed", "agent", "jupyter", "widgets")
+API += ("testbed", "agent", "widgets")
 ERRORS = (
     "The texts with which dgkit raises, with their remedies. Values are in braces. "
     "`dgkit doctor --symptom TEXT` ranks what may cause a text on your machine."

@@ -11,7 +11,7 @@ import click
 
 from ..errors import DgkitError
 from .console import console, progress_bar, progress_bars, say
-from .exit_codes import FAILED, INTERRUPTED, OK
+from .exit_codes import FAILED, OK
 from .json_file import STDOUT, json_option, output_file, write_document
 from .options import (
     choice,
@@ -189,54 +189,6 @@ def doctor(scheduler: str, insecure: bool, goal: str, json_: str | None) -> int:
     if json_:
         write_document(path, "dgkit fleet doctor", diagnosis.as_dict())
     return diagnosis.exit_code
-
-
-@fleet.command(short_help="Write, read back and compare on all pairs for hours.")
-@_cluster_options
-@click.option(
-    "--hours", type=click.FloatRange(0, 10_000, min_open=True), default=1.0,
-    help="Duration; each pair has at least one turn.",
-)  # fmt: skip
-@click.option("--size", type=size, default="1M", help="Bytes compared in a round.")
-@json_option
-def soak(scheduler: str, insecure: bool, hours: float, size: int, json_: str | None) -> int:
-    """Write random bytes on each pair, and compare the DPU's digest and a read, for hours.
-
-    The pairs of a machine take turns. The exit code is 1 if a byte was wrong or a pair has failed.
-    Ctrl-C ends the test early, and prints the totals until then.
-
-    \b
-    Examples:
-      dgkit fleet soak --scheduler tls://head:8786 --hours 12
-      dgkit fleet soak --scheduler tcp://127.0.0.1:8786 --hours 0.1 --size 64K --json soak.json
-    """
-    demo_cluster = _demo_cluster()
-    from ..fleet import Fleet
-
-    path = output_file(json_)
-    with (
-        demo_cluster.connected(scheduler, insecure=insecure) as client,
-        Fleet(client, insecure=insecure) as found,
-        progress_bars() as bars,
-        progress_bar(bars, "soak") as advance,
-    ):
-        done = found.soak(hours, size=size, progress=lambda s, all_s: advance(int(s), int(all_s)))
-    if json_ != STDOUT:
-        from ..units import size_text
-
-        header = ("pair", "rounds", "compared", "wrong", "failures", "last failure")
-        rows = [
-            (t.pair, t.rounds, size_text(t.bytes), t.wrong, t.failures, t.last_failure)
-            for t in done.totals
-        ]
-        console().print(repr(done), markup=False, soft_wrap=True)
-        console().print(plain_table("Pairs", header, rows))
-    if json_:
-        write_document(path, "dgkit fleet soak", done.as_dict())
-    if done.stopped:
-        say(f"dgkit fleet: stopped after {done.took_s:,.0f} s of {3600 * hours:,.0f} s")
-        return INTERRUPTED
-    return OK if done.ok else FAILED
 
 
 def _demo_cluster() -> Any:

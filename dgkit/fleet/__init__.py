@@ -1,6 +1,6 @@
 """Many pairs of host and DPU, on a Dask cluster (extra `fleet`).
 
-fleet               Fleet: the pairs of a cluster; sweep, map, soak and doctor over them
+fleet               Fleet: the pairs of a cluster; sweep, map and doctor over them
 pair                description of one pair, held by the client
 pair_plugin         the worker's side: opens a session when the worker starts, closes it at its end
 pair_registry       the pairs of a cluster, updated as workers join and leave
@@ -13,7 +13,6 @@ sweep               options of a sweep, and the running sweep with its rows
 part_files          a sweep's folder of Parquet files, each written atomically
 row_table           rows in memory, as a DataFrame and as columns of a file
 stragglers          which rows are stragglers; each pair relative to the median of all
-soak                soak test: writes, digests and reads, compared for hours
 compare             rows that became slower between two sweeps
 diagnosis_groups    the doctor's verdicts on all machines, in groups
 demo_cluster        clusters for the command: a scheduler's address, or local software pairs

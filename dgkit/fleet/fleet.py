@@ -19,7 +19,7 @@ from ..doctor.collect.snapshot import RecordedReader, Snapshot
 from ..doctor.machine import Machine
 from ..errors import ClosedError, DgkitError, PeerError, PeerLost
 from ..units import plural
-from ..validate import byte_count, real
+from ..validate import real
 from .cluster_checks import version_differences
 from .diagnosis_groups import FleetDiagnosis, judge, record_here
 from .dispatch import Dispatcher, Job
@@ -27,7 +27,6 @@ from .pair import Pair
 from .pair_plugin import PairPlugin, session_here
 from .pair_registry import PairRegistry
 from .scheduler_calls import address_of, all_workers_s, ask
-from .soak import SoakReport, soak
 from .sweep import Sweep, SweepOptions
 
 if TYPE_CHECKING:
@@ -37,7 +36,6 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _NO_MODULE = "No module named 'dgkit"  # in Dask's error if a worker cannot unpickle the plugin
 _RECORD_S = 60.0  # limit for recording one machine; the doctor's own limit is 10 s
-_LEAST_HOURS = 1e-9
 _MOST_S = 1_000_000  # largest accepted limit
 
 
@@ -232,36 +230,6 @@ class Fleet:
         done = Dispatcher(self._registry, jobs, limit_s=limit, alone=alone).outcomes()
         found = {each.job.pair: each.value if each.error is None else each.error for each in done}
         return {job.pair: found[job.pair] for job in jobs}
-
-    def soak(
-        self,
-        hours: float,
-        pairs: str | Sequence[str] = "own",
-        *,
-        size: int | str = "1M",
-        progress: Callable[[float, float], None] | None = None,
-    ) -> SoakReport:
-        """Write random bytes on each pair and compare digest and read-back for hours; wait.
-
-        The digest is computed by the DPU. The pairs of a machine take turns of 5 s. A pair that
-        fails is tried again in its next turn. Ctrl-C ends the soak: the report covers the rounds
-        until then, and its `stopped` is true.
-
-        Args:
-            hours: Duration; each pair has at least one turn.
-            pairs: "own" for each worker with its own DPU, or names of some pairs.
-            size: Bytes written and compared in one round.
-            progress: Called with the elapsed seconds, and the total.
-
-        Raises:
-            ValueError: An argument is wrong.
-            PeerLost: The scheduler is lost; the message contains the totals until then.
-        """
-        self._check_open()
-        hours = real("hours", hours, _LEAST_HOURS, 10_000)
-        n_bytes = byte_count("size", size, 1)
-        names = self._chosen(pairs)
-        return soak(self._registry, names, seconds=3600 * hours, size=n_bytes, progress=progress)
 
     def doctor(self, goal: str | None = None) -> FleetDiagnosis:
         """Read all machines, judge each host with its DPU, and group the machines by verdict.

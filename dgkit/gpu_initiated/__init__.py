@@ -4,7 +4,6 @@
 functions that a kernel calls. The emulated GPU runs the same source on the CPU.
 
 Modules:
-    alloc: Memory of GPUNetIO's three types.
     emulate: Kernels of the emulated GPU.
     compiler: Compiles a source for the emulated GPU; finds the folder of the device header.
     launch: Runs one grid in a child process, and reports where its threads were stopped.
@@ -18,11 +17,10 @@ Modules:
 
 from __future__ import annotations
 
-from .alloc import KernelMemory, alloc
 from .compiler import include_dir
 from .emulate import EmulatedKernel, EmulatedModule, emulate
 from .gpu_module import GpuKernel, GpuModule, launching, raw_module
 from .queue_report import QueueReport, queue_report
 
 __all__ = ["EmulatedKernel", "EmulatedModule", "GpuKernel", "GpuModule", "emulate", "include_dir"]
-__all__ += ["KernelMemory", "QueueReport", "alloc", "launching", "queue_report", "raw_module"]
+__all__ += ["QueueReport", "launching", "queue_report", "raw_module"]

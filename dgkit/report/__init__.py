@@ -5,7 +5,6 @@ latency_report.py  LatencyReport
 bandwidth.py       BandwidthReport
 posted.py          reports of operations that a GPU's kernels post
 samples.py         percentiles and histograms
-tool_formats.py    the output formats of perftest and nvbandwidth
 system_info.py     the machine that took the figures
 """
 
@@ -15,8 +14,6 @@ from .latency_report import LatencyReport
 from .posted import GPU_INITIATED, PostedLatencyReport, PostedRateReport, posted_label
 from .samples import Histogram, Percentiles
 from .system_info import Machine
-from .tool_formats import nvbandwidth, perftest
 
 __all__ = ["FLOOR_MOVED", "BandwidthReport", "Histogram", "LatencyReport", "Machine", "Percentiles"]
 __all__ += ["GPU_INITIATED", "PostedLatencyReport", "PostedRateReport", "path_text", "posted_label"]
-__all__ += ["nvbandwidth", "perftest"]

@@ -83,7 +83,7 @@ def book_of(name: str) -> Any:
         text = (ROOT / "README.md").read_text(encoding="utf-8")
         found = re.search(r"## The first ten lines\n\n```python\n(.*?)```", text, re.DOTALL)
         assert found, "README.md has no first ten lines"
-        return notebook(found[1], "%load_ext dgkit\n%dma help")
+        return notebook(found[1])
     if name == "dashboard":
         return notebook("import dgkit\n\nd = dgkit.dashboard()\nd")
     return nbformat.read(TUTORIALS / f"{name}.ipynb", 4)

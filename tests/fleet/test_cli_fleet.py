@@ -2,6 +2,7 @@
 
 import json
 import socket
+from unittest.mock import Mock
 
 import pytest
 
@@ -23,7 +24,7 @@ def test_demo_starts_software_pairs_and_sweeps_them(capfd):
 def test_a_sweep_that_is_interrupted_says_what_is_kept(
     folder, client, tmp_path, monkeypatch, capsys
 ):
-    monkeypatch.setattr("dgkit.fleet.Sweep.wait", interrupt)
+    monkeypatch.setattr("dgkit.fleet.Sweep.wait", Mock(side_effect=KeyboardInterrupt))
     command = ["fleet", "sweep", "--scheduler", client.scheduler.address, *QUICK]
     assert main([*command, *(["--folder", str(tmp_path)] if folder else [])]) == 130
     words = f"of 12 rows are in {tmp_path}; the same command with --resume continues"
@@ -31,23 +32,6 @@ def test_a_sweep_that_is_interrupted_says_what_is_kept(
     monkeypatch.undo()
     if folder:
         assert main([*command, "--folder", str(tmp_path), "--resume"]) == 0
-
-
-def interrupt(*_, **__):
-    raise KeyboardInterrupt
-
-
-def test_a_soak_that_is_interrupted_shows_and_writes_its_sums(
-    client, tmp_path, monkeypatch, capsys
-):
-    monkeypatch.setattr("dgkit.fleet.soak._add", interrupt)
-    path = tmp_path / "soak.json"
-    command = ["fleet", "soak", "--scheduler", client.scheduler.address, "--size", "64"]
-    assert main([*command, "--json", str(path)]) == 130
-    seen = capsys.readouterr()
-    assert "0 failures, stopped" in seen.out
-    assert "of 3,600 s" in seen.err
-    assert json.loads(path.read_text())["stopped"]
 
 
 def test_sweep_writes_its_rows_and_resumes(client, tmp_path, capsys):
@@ -88,14 +72,6 @@ def test_doctor_judges_each_machine_once(client, tmp_path, capsys):
     assert len(found["diagnoses"]) == 1
     assert found["verdict"] in map(str, Verdict)
     assert code == {"ok": 0, "fail": 1, "warn": 5, "unknown": 6}[found["verdict"]]
-
-
-def test_soak_prints_a_row_for_each_pair(client, tmp_path, capsys):
-    path = tmp_path / "soak.json"
-    command = ["fleet", "soak", "--scheduler", client.scheduler.address, "--hours", "0.000001"]
-    assert main([*command, "--size", "64K", "--json", str(path)]) == 0
-    assert "0 rounds wrong" in capsys.readouterr().out
-    assert [pair["failures"] for pair in json.loads(path.read_text())["pairs"]] == [0, 0, 0]
 
 
 def test_an_address_where_something_else_listens_is_no_scheduler(monkeypatch, capsys):

@@ -201,39 +201,6 @@ def test_a_failed_size_is_reported_and_the_rest_is_measured(fleet):
         assert done.failures[0].pair in done._repr_html_()
 
 
-def test_a_soak_compares_bytes_on_each_pair(fleet):
-    seen = []
-    done = fleet.soak(
-        1e-6, size="64K", progress=lambda seconds, total: seen.append(seconds <= total)
-    )
-    assert done.ok
-    assert list(done.table["pair"]) == [pair.name for pair in fleet.pairs]
-    assert (done.table["rounds"] > 0).all()
-    assert (done.table["bytes"] == done.table["rounds"] * 65536).all()
-    assert len(seen) == 3
-    assert all(seen)
-    assert "0 rounds wrong, 0 failures" in repr(done)
-    assert fleet.pairs[0].name in done._repr_html_()
-    with pytest.raises(ValueError, match="hours is 0"):
-        fleet.soak(0)
-
-
-def test_a_wrong_byte_and_a_failure_are_counted(fleet, monkeypatch):
-    first = fleet.pairs[0].name
-    monkeypatch.setattr(dgkit.Session, "read", lambda *_: b"wrong")
-    done = fleet.soak(1e-6, [first], size=64)
-    assert not done.ok
-    assert (done.table["wrong"] == done.table["rounds"]).all()
-    monkeypatch.setattr(dgkit.Session, "write", _refuse)
-    done = fleet.soak(1e-6, [first], size=64)
-    assert not done.ok
-    assert list(done.table["last_failure"]) == ["PeerRefused: not today"]
-
-
-def _refuse(*_):
-    raise PeerRefused("not today")
-
-
 def test_wrong_pairs_and_functions_are_named(fleet):
     with pytest.raises(ValueError, match="no pair 'nobody'"):
         fleet.sweep([64], pairs=["nobody"])
@@ -293,25 +260,6 @@ def test_machines_that_an_interrupted_call_has_taken_are_given_back(fleet, clien
         max_leases=1, name=f"dgkit-machine-{machine}",
         scheduler_rpc=client.scheduler, loop=client.loop,
     ).get_value() == 0  # fmt: skip
-
-
-def test_a_soak_that_is_interrupted_returns_what_it_has_compared(fleet):
-    def interrupt(*_):
-        raise KeyboardInterrupt
-
-    done = fleet.soak(1, size=64, progress=interrupt)
-    assert done.stopped
-    assert done.table["rounds"].gt(0).sum() == 1
-    assert done.as_dict()["stopped"]
-    assert repr(done).endswith("0 failures, stopped>")
-
-
-def test_a_soak_whose_scheduler_is_lost_says_what_it_has_compared(fleet):
-    def lose(*_):
-        raise PeerLost("the scheduler is lost")
-
-    with pytest.raises(PeerLost, match=r"the scheduler is lost\. Until then: <SoakReport of 3"):
-        fleet.soak(1, size=64, progress=lose)
 
 
 def test_a_folder_is_swept_by_one_client_at_a_time(fleet, tmp_path):

@@ -69,7 +69,7 @@ ALLOWED = {
     "fleet": _BASE | {"_version", "doctor", "report", "session", "wire"},
     "session": _BOTTOM | {"_version", "dpu", "gpu_initiated"},
     "widgets": _BASE | {"doctor", "gpu_initiated", "memory", "report", "session"},
-    "jupyter": _BASE | {"doctor", "gpu_initiated", "memory", "report", "session", "widgets"},
+    "jupyter": set(),
     "cli": _BOTTOM
     | {"__init__", "_version", "adapter_faults", "agent", "doca", "doca_trace", "doctor", "fleet"}
     | {"gpu_initiated", "nccl", "runtime_folder", "session", "software_adapter"}
@@ -128,8 +128,8 @@ ONLY = {
     "distributed": {"fleet/"},
     "pandas": {"fleet/"},
     "pyarrow": {"fleet/"},
-    "IPython": {"widgets/", "jupyter/"},
-    "ipykernel": {"widgets/", "jupyter/"},
+    "IPython": {"widgets/"},
+    "ipykernel": {"widgets/"},
     "jupyter_server": {"jupyter/"},
     "tornado": {"jupyter/"},
 }
@@ -352,7 +352,7 @@ def test_each_public_name_is_there() -> None:
 
 
 LAB = ["AllocatePanel", "DoctorPanel", "HeatMap", "HexView", "LatencyPlot", "QueuePanel"]
-LAB += ["TransferPanel", "dashboard", "load_ipython_extension", "unload_ipython_extension"]
+LAB += ["TransferPanel", "dashboard"]
 
 
 def test_the_names_for_notebooks_are_there_and_no_star_import_asks_for_them() -> None:
@@ -417,8 +417,8 @@ def test_the_name_for_fleets_is_there_and_no_star_import_asks_for_it() -> None:
 
 
 def test_a_module_of_dgkits_own_that_is_missing_is_no_missing_extra() -> None:
-    lost = "import sys; sys.modules['dgkit.jupyter.magics'] = None\n"
-    result = _python(f"{lost}import dgkit; dgkit.load_ipython_extension")
+    lost = "import sys; sys.modules['dgkit.widgets.dashboard'] = None\n"
+    result = _python(f"{lost}import dgkit; dgkit.dashboard")
     last = result.stderr.splitlines()[-1]
     assert last.startswith("ModuleNotFoundError")
     assert "lab" not in last

@@ -22,8 +22,6 @@ from dgkit.report import (
     Percentiles,
     PostedLatencyReport,
     PostedRateReport,
-    nvbandwidth,
-    perftest,
 )
 
 MACHINE = Machine("A CPU <1>", 2, "x86_64", "6.1", 4096, None)
@@ -374,40 +372,6 @@ def test_reports_of_kernels_say_how_the_operations_were_posted():
     one, _ = posted(fenced=False, rings=1, threads=1)
     assert "emulated GPU, one thread, DG_NO_RELEASE" in str(one)
     assert "bare doorbell, answered by a C loop" in str(one)
-
-
-def test_latencies_have_the_columns_of_perftest():
-    text = perftest([latency(range(1000, 2000)), latency([5000], op="read", size=4096)])
-    head, *rows = (line.split() for line in text.splitlines() if line[1:2].isdigit() or "#" in line)
-    assert head[:4] == ["#bytes", "#iterations", "t_min[usec]", "t_max[usec]"]
-    assert rows[0] == ["64", "1000", "1.00", "2.00", "1.50", "1.50", "0.29", "1.99", "2.00"]
-    assert rows[1] == ["4096", "1", *["5.00"] * 4, "0.00", "5.00", "5.00"]
-    assert " dgkit read  : soft (software DPU); " in text
-
-
-def test_rates_have_the_columns_of_perftest_in_2_to_the_20_bytes():
-    text = perftest([bandwidth()])
-    assert "#bytes     #iterations    BW peak[MB/sec]    BW average[MB/sec]   MsgRate[Mpps]" in text
-    row = text.splitlines()[-2].split()
-    assert row == [str(1 << 20), "5000", "0.00", "4768.37", "0.005000"]
-
-
-@pytest.mark.parametrize("reports", [[], [latency([1]), bandwidth()]])
-def test_a_table_of_perftest_has_reports_of_one_kind(reports):
-    with pytest.raises(ValueError, match="latency reports or bandwidth reports, one or more"):
-        perftest(reports)
-
-
-def test_rates_are_printed_as_tests_of_nvbandwidth():
-    text = nvbandwidth([bandwidth(), bandwidth(op="write")])
-    found = re.findall(r"Running (\w+)\.\n(memcpy .*)\n +0\n 0 +([\d.]+)\n\nSUM \1 \3\n", text)
-    assert found == [
-        ("device_to_host_memcpy_ce", "memcpy CE CPU(row) <- GPU(column) bandwidth (GB/s)", "5.00"),
-        ("host_to_device_memcpy_ce", "memcpy CE CPU(row) -> GPU(column) bandwidth (GB/s)", "5.00"),
-    ]
-    assert text.count("software DPU") == 2
-    with pytest.raises(ValueError, match="one bandwidth report of each operation"):
-        nvbandwidth([bandwidth(), bandwidth()])
 
 
 def test_figures_of_an_emulated_machine_say_so():

@@ -11,7 +11,6 @@ from support.processes.waiting import gone, until
 import dgkit
 from dgkit.dma.gpu_queue import ring_depth
 from dgkit.errors import AccessDenied, BoundsError, ClosedError, LimitReached, OutOfMemory, PeerLost
-from dgkit.gpu_initiated import alloc
 from dgkit.wire.error_codec import to_exception
 from dgkit.wire.messages import Failed
 
@@ -69,7 +68,6 @@ BOOLS = {  # True is no number of anything
     "every of FaultRule": lambda s, r: dgkit.FaultRule("error", every=True),
     "seed of FaultRule": lambda s, r: dgkit.FaultRule("error", seed=True),
     "size of doctor": lambda s, r: dgkit.doctor(size=True),
-    "size of alloc": lambda s, r: alloc(True),
 }
 
 

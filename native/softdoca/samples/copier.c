@@ -36,7 +36,6 @@ doca_error_t copier_open_on(struct copier *c, size_t bufs)
 	const struct doca_devinfo *info = doca_dev_as_devinfo(c->dev);
 
 	TRY_DOCA(doca_dma_cap_task_memcpy_get_max_buf_size(info, &c->max_size));
-	TRY_DOCA(doca_dma_cap_task_memcpy_get_max_buf_list_len(info, &c->max_list));
 	TRY_DOCA(doca_buf_inventory_create(bufs, &c->inventory));
 	TRY_DOCA(doca_buf_inventory_start(c->inventory));
 	TRY_DOCA(doca_pe_create(&c->pe));
@@ -45,8 +44,7 @@ doca_error_t copier_open_on(struct copier *c, size_t bufs)
 	TRY_DOCA(doca_dma_task_memcpy_set_conf(c->dma, copied, copied, 1));
 	TRY_DOCA(doca_pe_connect_ctx(c->pe, c->ctx));
 	TRY_DOCA(doca_ctx_start(c->ctx));
-	DOCA_LOG_INFO("A copy has at most %lu bytes, and lists of %u buffers",
-		      (unsigned long)c->max_size, c->max_list);
+	DOCA_LOG_INFO("A copy has at most %lu bytes", (unsigned long)c->max_size);
 	return DOCA_SUCCESS;
 }
 
@@ -75,7 +73,8 @@ void copier_close(struct copier *c)
 		doca_dev_close(c->dev);
 }
 
-doca_error_t copier_run(struct copier *c, const struct doca_buf *src, struct doca_buf *dst)
+/* Copies the data of src to dst, and waits. */
+static doca_error_t run(struct copier *c, const struct doca_buf *src, struct doca_buf *dst)
 {
 	struct copy copy = {.done = false};
 	union doca_data data = {.ptr = &copy};
@@ -107,7 +106,7 @@ static doca_error_t copy_part(struct copier *c, struct doca_mmap *from, char *sr
 	TRY_DOCA(doca_buf_inventory_buf_get_by_data(c->inventory, from, src, size, &src_buf));
 	result = doca_buf_inventory_buf_get_by_addr(c->inventory, to, dst, size, &dst_buf);
 	if (result == DOCA_SUCCESS) {
-		result = copier_run(c, src_buf, dst_buf);
+		result = run(c, src_buf, dst_buf);
 		doca_buf_dec_refcount(dst_buf, NULL);
 	} else {
 		failed("doca_buf_inventory_buf_get_by_addr", result);

@@ -20,7 +20,6 @@ struct copier {
 	struct doca_ctx *ctx;
 	struct doca_buf_inventory *inventory;
 	uint64_t max_size; /* of one copy */
-	uint32_t max_list; /* buffers of one list */
 };
 
 /* Opens a copier; *c must be zero. Even after a failure, call copier_stop(), destroy the maps, then
@@ -30,8 +29,6 @@ doca_error_t copier_open(struct copier *c, const char *pci, size_t bufs);
 doca_error_t copier_open_on(struct copier *c, size_t bufs);
 void copier_stop(struct copier *c);
 void copier_close(struct copier *c);
-/* Copies the data of src (or of its list) to dst, and waits. */
-doca_error_t copier_run(struct copier *c, const struct doca_buf *src, struct doca_buf *dst);
 /* Copies `size` bytes at src to dst, in as many tasks as the device's limit requires. */
 doca_error_t copier_copy(struct copier *c, struct doca_mmap *from, void *src, struct doca_mmap *to,
 			 void *dst, size_t size);

@@ -83,11 +83,6 @@ static doca_error_t set_descriptor(void *param, void *config)
 	return keep_text(((struct options *)config)->descriptor, param, "--descriptor-path");
 }
 
-static doca_error_t set_page(void *param, void *config)
-{
-	return keep_text(((struct options *)config)->page, param, "--page");
-}
-
 static doca_error_t set_buffer(void *param, void *config)
 {
 	return keep_text(((struct options *)config)->buffer, param, "--buffer-path");
@@ -170,9 +165,6 @@ static const struct option {
 	 "IPv4 address to listen at, or the server's (default: 127.0.0.1)", set_address},
 	{WANT_IP, DOCA_ARGP_TYPE_STRING, "i", "ip",
 	 "IPv4 address that the GPU answers for (default: 10.0.0.2)", set_address},
-	{WANT_PAGE, DOCA_ARGP_TYPE_STRING, "f", "page", "File that is served (default: a short text)",
-	 set_page},
-	{WANT_PAGE, DOCA_ARGP_TYPE_INT, "P", "port", "TCP port (default: 80)", set_port},
 	{WANT_PEER, DOCA_ARGP_TYPE_INT, "P", "port",
 	 "Its TCP port; 0: the server chooses and prints one (default: 18515)", set_port},
 	{WANT_PEER, DOCA_ARGP_TYPE_INT, "x", "gid-index", "Index in the gid table (default: 0)",

@@ -43,7 +43,6 @@ struct options {
 	char buffer[TEXT_MAX]; /* path of the file with the exported memory's address and length */
 	char rep_pci[TEXT_MAX]; /* of the representor; empty: the first one */
 	char role[TEXT_MAX];
-	char page[TEXT_MAX]; /* path */
 	char address[TEXT_MAX];
 	bool write;
 	int count, size, gpu, port, gid_index;
@@ -60,7 +59,6 @@ enum wanted {
 	WANT_PEER = 128, /* role, address, port and gid_index */
 	WANT_IP = 256, /* address */
 	WANT_RDMA = 512, /* role and descriptor */
-	WANT_PAGE = 1024,
 };
 
 /* Starts the log, parses the command line (which always accepts --pci-addr), and handles Ctrl-C. */

@@ -8,33 +8,27 @@ it is ready, does what the first word says, and prints as JSON what it saw and h
     ping      sends COUNT echo requests to 10.0.0.2, and compares the answers with a capture
     datagrams sends COUNT UDP datagrams to all, and adds up their bytes
     frames    presses Enter, and captures COUNT frames of the type 0x88b5
-    http      fetches http://10.0.0.2/ by curl COUNT times in turn, and then COUNT times at once;
-              before that, another page and another port
-    damaged   sends COUNT damaged frames of each layer, runts and jumbo frames among them
-              (DGKIT_SEED selects them), then fetches the page
-    loss      the same as http, over a wire that loses one frame of 40 on average each way
+    damaged   sends COUNT damaged frames of each layer, runts and jumbo frames among them, then an
+              echo request
 
 `run` does so from a test.
 """
 
 import contextlib
 import fcntl
-import hashlib
 import json
 import os
 import random
-import select
 import shutil
 import socket
 import struct
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
-INTERFACE, BEHIND, HOST, GPU = "dg0", "dg1", "10.0.0.1", "10.0.0.2"
+INTERFACE, HOST, GPU = "dg0", "10.0.0.1", "10.0.0.2"
 _WAIT = 20.0  # seconds for anything to happen
 _WINDOW = 32  # requests without an answer
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _SIOCSIFADDR, _SIOCSIFNETMASK = 0x8913, 0x8914, 0x8916, 0x891C
@@ -42,10 +36,7 @@ _IFF_UP = 1
 _SIOCSIFMTU = 0x8922
 _SO_TIMESTAMPNS = 35
 _ETHERNET = bytes([2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 9])  # destination and source
-_TUNSETIFF, _IFF_TAP, _IFF_NO_PI = 0x400454CA, 2, 0x1000
-_LOSS = 1 / 40
-_DAMAGED = 1 / 2  # of the lost frames: they arrive, with a bit of TCP's segment turned over
-_TCP = 34
+_TUNSETIFF, _IFF_TAP = 0x400454CA, 2
 
 
 def in_namespace(*command: object) -> list[str]:
@@ -212,26 +203,6 @@ def _frames(count: int, process: "subprocess.Popen[str]") -> dict[str, object]:
     return {"frames": frames, "times": [t - times[0] for t in times]}
 
 
-def _curl(*arguments: str) -> "subprocess.Popen[bytes]":
-    command = ["curl", "-sS", "--max-time", str(_WAIT), *(arguments or [f"http://{GPU}/"])]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-
-
-def _fetched(curl: "subprocess.Popen[bytes]") -> str:
-    """Return the digest of what curl received, or what it complains of."""
-    page, error = curl.communicate()
-    return error.decode() if curl.returncode else hashlib.sha256(page).hexdigest()
-
-
-def _http(count: int, _: "subprocess.Popen[str]") -> dict[str, object]:
-    missing = _curl("--fail", f"http://{GPU}/other").communicate()[1].decode()
-    closed = _curl(f"http://{GPU}:81/").communicate()[1].decode()
-    in_turn = [_fetched(_curl()) for _ in range(count)]
-    at_once = [_curl() for _ in range(count)]
-    digests = in_turn + [_fetched(curl) for curl in at_once]
-    return {"digests": digests, "missing": missing, "closed": closed}
-
-
 def _datagram(protocol: int, data: bytes, chance: random.Random) -> bytes:
     """Return a frame of IPv4 for the GPU."""
     source, size = f"10.0.0.{chance.randrange(3, 255)}", 20 + len(data)
@@ -241,28 +212,12 @@ def _datagram(protocol: int, data: bytes, chance: random.Random) -> bytes:
     return _ETHERNET + b"\x08\x00" + head + data
 
 
-def _segment(chance: random.Random) -> bytes:
-    """Return a TCP segment for port 80, with any flags, and a request."""
-    port, numbers = chance.randrange(1024, 65536), [chance.getrandbits(32) for _ in range(2)]
-    offset, flags = (
-        chance.choice([5, 5, 6, 15]),
-        chance.choice([2, 2, 16, 24, chance.getrandbits(8)]),
-    )
-    head = struct.pack("!HHIIBBHHH", port, 80, *numbers, offset << 4, flags, 65535, 0, 0)
-    data = head + chance.randbytes(4) + b"GET / HTTP/1.1\r\n\r\n"
-    frame = bytearray(_datagram(6, data, chance))
-    pseudo = frame[26:34] + struct.pack("!HH", 6, len(data))
-    frame[_TCP + 16 : _TCP + 18] = struct.pack("!H", checksum(bytes(pseudo) + data))
-    return bytes(frame)
-
-
 def _damaged_frame(chance: random.Random) -> bytes:
     arp = struct.pack("!HHBBH", 1, 0x800, 6, 4, 1) + bytes(6) + socket.inet_aton(HOST) + bytes(6)
     frame = chance.choice(
         [
             _ETHERNET + b"\x08\x06" + arp + socket.inet_aton(GPU),
             _datagram(1, _request(chance.getrandbits(16)), chance),
-            _segment(chance),
             _datagram(17, struct.pack("!HHHH", 9, 9, 8, 0), chance),
             _ETHERNET + b"\x86\xdd" + b"\x60" + chance.randbytes(60),
             _ETHERNET + b"\x81\x00" + chance.randbytes(40),
@@ -280,7 +235,7 @@ def _damaged_frame(chance: random.Random) -> bytes:
 
 
 def _damaged(count: int, _: "subprocess.Popen[str]") -> dict[str, object]:
-    chance = random.Random(int(os.environ.get("DGKIT_SEED", "35")))
+    chance = random.Random(35)
     _set(_SIOCSIFMTU, INTERFACE, struct.pack("I", 9000))
     with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as s:
         s.settimeout(_WAIT)
@@ -289,52 +244,10 @@ def _damaged(count: int, _: "subprocess.Popen[str]") -> dict[str, object]:
             s.send(_damaged_frame(chance))
             if number % 64 == 63:
                 time.sleep(0.001)
-    return {"digest": _fetched(_curl())}
+    return {"right": ping(1)}
 
 
-@contextlib.contextmanager
-def _lossy_wire() -> Iterator[None]:
-    """Connect the program's interface with a TAP device, and lose or damage frames between them."""
-    chance = random.Random(35)
-    with (
-        open("/dev/net/tun", "r+b", buffering=0) as tun,  # noqa: PTH123 - a device
-        socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3)) as s,
-    ):
-        fcntl.ioctl(tun, _TUNSETIFF, struct.pack("16sH22x", BEHIND.encode(), _IFF_TAP | _IFF_NO_PI))
-        bring_up(INTERFACE)
-        s.setsockopt(263, 23, 1)  # SOL_PACKET, PACKET_IGNORE_OUTGOING
-        s.bind((INTERFACE, 0))
-        end = threading.Event()
-
-        def carry() -> None:
-            while not end.is_set():
-                for ready in select.select([tun, s], [], [], 0.1)[0]:
-                    frame = bytearray(os.read(ready.fileno(), 65536))
-                    whole = chance.random() >= _LOSS
-                    if not whole and len(frame) > _TCP:
-                        frame[chance.randrange(_TCP, len(frame))] ^= 1 << chance.randrange(8)
-                    if whole or chance.random() < _DAMAGED:
-                        os.write((s if ready is tun else tun).fileno(), frame)
-
-        thread = threading.Thread(target=carry)
-        thread.start()
-        yield
-        end.set()
-        thread.join()
-
-
-def _loss(count: int, process: "subprocess.Popen[str]") -> dict[str, object]:
-    with _lossy_wire():
-        configure(BEHIND, HOST)
-        result = _http(count, process)
-        process.wait(_WAIT)  # what was lost of the last words is sent again
-        return result
-
-
-_KINDS = {
-    "ping": _pinged, "datagrams": _datagrams, "frames": _frames, "http": _http, "loss": _loss,
-    "damaged": _damaged,
-}  # fmt: skip
+_KINDS = {"ping": _pinged, "datagrams": _datagrams, "frames": _frames, "damaged": _damaged}
 
 
 def main(kind: str, count: int, program: list[str]) -> None:
@@ -351,8 +264,7 @@ def main(kind: str, count: int, program: list[str]) -> None:
                 line = process.stdout.readline()
                 assert line, said
                 said += line
-            if kind != "loss":
-                configure(INTERFACE, HOST)
+            configure(INTERFACE, HOST)
             result = _KINDS[kind](count, process)
             if kind in {"ping", "damaged"}:
                 process.terminate()
