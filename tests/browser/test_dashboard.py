@@ -57,7 +57,7 @@ def test_show_me_writes_an_image_and_ends_in_a_sentence_with_numbers(board, dash
     expect(steps).to_have_count(4)
     board.lab_page.shot("dashboard-steps")
     expect(steps.last).to_have_class("dgd-done")
-    expect(board.panel("latency")).to_have_attribute("data-running", "false")
+    expect(board.panel("latency")).to_have_attribute("data-running", "true")
     expect(board.panel("hexview").locator(".dg-hex-bytes .dg-selected")).to_have_count(16)
     expect(dashboard.get_by_text("The software DPU wrote 64 KiB in 16 DMA writes")).to_be_visible()
     expect(dashboard.get_by_text(re.compile(r"p50 of [\d,]+ samples: write 64 B"))).to_be_visible()
@@ -70,6 +70,7 @@ def test_show_me_writes_an_image_and_ends_in_a_sentence_with_numbers(board, dash
     expect(button).to_be_enabled()
     dashboard.get_by_role("button", name="Hide the steps").click()
     expect(steps).to_have_count(0)
+    dashboard.get_by_role("button", name="Stop monitor").click()
     board.value("setattr(d.panels.hex, 'image', None)")
 
 
@@ -259,8 +260,7 @@ def test_who_dismisses_an_error_by_the_keyboard_is_where_it_came_from(board):
 
 
 def test_its_panels_are_in_tabs_as_the_user_likes_also_with_the_next_kernel(notebook):
-    cell = notebook.add(DASHBOARD)
-    notebook.value(QUIET)
+    cell = notebook.add(QUIET)
     notebook.run(cell)
     for name in PANELS:
         notebook.ready(name)
@@ -285,7 +285,6 @@ def test_its_panels_are_in_tabs_as_the_user_likes_also_with_the_next_kernel(note
     until(lambda: stored() == wanted, "the notebook has the choice")
 
     notebook.restart_kernel()
-    notebook.value(QUIET)
     notebook.run(cell)
     expect(tab("Memory")).to_have_attribute("aria-selected", "true")
     expect(notebook.panel("hexview")).to_be_visible()

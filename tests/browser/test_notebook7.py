@@ -5,7 +5,7 @@ import pytest
 from playwright.sync_api import expect
 from support.jupyter.lab import has_front_end, lab
 from support.jupyter.notebooks import notebook
-from support.jupyter.page import DASHBOARD, PANELS, QUIET, NotebookPage
+from support.jupyter.page import PANELS, QUIET, NotebookPage
 
 SCROLLED = "(cell) => cell.classList.contains('jp-mod-outputsScrolled')"
 
@@ -20,7 +20,7 @@ def book(tmp_path, browser):
 
 def shown(server, browser):
     """The dashboard's notebook in a page, which is looked at in the end."""
-    nbformat.write(notebook(DASHBOARD), server.root / "seven.ipynb")
+    nbformat.write(notebook(QUIET), server.root / "seven.ipynb")
     page = NotebookPage(server, browser, viewport={"width": 1600, "height": 900})
     page.forgiven = "reading 'schema'"  # settings of the server's other extensions
     yield page.show("seven.ipynb")
@@ -30,7 +30,6 @@ def shown(server, browser):
 
 
 def test_the_dashboard_is_live_and_stays_whole(book):
-    book.value(QUIET)
     book.run(0)
     for name in PANELS:
         book.ready(name)

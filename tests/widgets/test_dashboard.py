@@ -106,8 +106,23 @@ def test_its_counters_move_with_the_session(session, view):
 
 _SAID = (
     r"The software DPU wrote 64 KiB in 16 DMA writes of [\d.]+ µs: the image below\. "
-    r"Then [\d,]+ writes of 64 B took [\d.]+ µs at the median\."
+    r"Then ([\d,]+) writes of 64 B took [\d.]+ µs at the median\."
 )
+
+
+def test_show_me_leaves_a_running_monitor_and_states_what_it_measured_itself(session, view):
+    board = view(dashboard(session))
+    plot = board.panel.panels.plot
+    plot.start(count=4096)
+    until(lambda: plot.position()[1] > 100_000, "it has measured before")
+    run, before = plot.position()
+    board.ask("show_me")
+    shown = board.wait_for("sample", lambda fields: states(fields) == ["done"] * 4)["sample"]
+    stated = int(re.fullmatch(_SAID, shown["said"])[1].replace(",", ""))
+    assert plot.measuring
+    assert plot.position()[0] == run
+    assert 0 < stated <= plot.position()[1] - before
+    plot.stop()
 
 
 def test_show_me_runs_while_a_cell_does(session, view, monkeypatch):
@@ -132,8 +147,9 @@ def test_show_me_runs_each_step_and_names_its_python(session, view):
     assert panels.transfer.last_completion["status"] == "OK"
     assert (panels.hex.region, panels.hex.value) == (region, image.tobytes()[:16])
     assert panels.hex.image["width"] == 0
-    assert (panels.plot.running, panels.plot.p50_ns > 0) == (False, True)
+    assert panels.plot.measuring
     assert re.fullmatch(_SAID, shown["said"])
+    panels.plot.stop()
     state = board.ask("hello")
     assert state["sample"] == shown
     assert re.fullmatch(r"[\d.]+ µs", state["latency"]["value"])
@@ -170,6 +186,23 @@ def test_displayed_in_a_cell_it_begins_before_the_page_has_its_panels(view):
     board = view(dashboard())
     board.panel._ipython_display_()
     board.wait_for("sample", lambda fields: states(fields)[0] == "running")
+
+
+@pytest.mark.usefixtures("in_a_cell")
+def test_each_cell_that_opens_it_moves_it_until_the_user_stops_it(owned):
+    plot = owned.panels.plot
+    owned.session.empty(64)  # it measures, and leaves the user's region alone
+    for _ in range(2):
+        dashboard()._ipython_display_()
+        until(lambda: plot.measuring, "it measures")
+        owned.stop()
+        until(lambda: not plot.measuring, "it is stopped")
+        owned._ipython_display_()
+        owned.watch("one", True)
+        until(lambda: owned._sent_status, "a view was updated")
+        assert not plot.measuring
+        owned.watch("one", False)
+    assert len(owned.session.regions) == 2  # one is the plot's
 
 
 @pytest.mark.usefixtures("in_a_cell")

@@ -258,7 +258,8 @@ def test_results_of_runs_need_no_panel():
         model.add([block(number)])
         if not number:
             model.keep("before")
-    assert results.headline()["samples"] == f"{results.report().percentiles.n:,}"
+    samples = f"p50 of {results.report().percentiles.n:,} samples"
+    assert results.headline()["text"].startswith(samples)
     assert results.to_csv("percentiles") == csv_table(model.runs(), "percentiles")
     assert results.to_latex() == runs_latex(model.runs())
     name, (html,) = results.export("html")

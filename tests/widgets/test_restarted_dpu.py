@@ -74,10 +74,22 @@ def test_a_running_plot_names_the_button_and_measures_again(own_session, view):
     assert error["restart"] == RESTART
     panel.ask("restart")
     panel.wait_for("restarted")
-    until(lambda: panel.ask("hello")["error"] is None, "the loss is forgotten")
-    panel.panel.start()
-    until(lambda: panel.panel.measuring and panel.ask("hello")["run"]["samples"], "it measures")
+    before = panel.panel.position()[1]
+    until(lambda: panel.panel.position()[1] > before, "it measures by itself")
+    assert panel.ask("hello")["error"] is None
     panel.panel.stop()
+
+
+def test_a_plot_that_has_not_noticed_the_loss_measures_again(own_session, view, occupied):
+    plot = view(LatencyPlot(own_session)).panel
+    plot.start()
+    monitor = plot._live.monitor
+    kill_dpu(own_session)
+    own_session.restart()
+    occupied.set()
+    until(lambda: plot._live.monitor not in (None, monitor), "it has another monitor")
+    until(lambda: plot.position()[1], "it measures by itself")
+    plot.stop()
 
 
 def test_a_dashboard_of_a_given_session_starts_its_dpu_again(own_session, view):

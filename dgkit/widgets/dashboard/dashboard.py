@@ -167,7 +167,6 @@ class Dashboard(SessionPanel):
         self._sample: SampleRun | None = None
         self._sample_task: scheduler.Task | None = None
         self._arrangement, self._tab = "rows", "hex"
-        self._greeted = not owned  # a given session gets no memory unless requested
         self.document = _document()
         self._arranged = False  # whether a user or a cell chose the arrangement
         self.requested()
@@ -178,8 +177,9 @@ class Dashboard(SessionPanel):
             self.document.on_session_destroyed(lambda _: self.close())
 
     def requested(self) -> None:
-        """Record that a cell requests the dashboard now: a view of it then shows its top."""
+        """Record that a cell requests the dashboard now: a view of it shows its top, and moves."""
         self._requested = time.monotonic()
+        self._starts_by_itself = self.owned  # a given session gets no memory unless requested
 
     def _host_panels(self) -> None:
         self._hosted = list(self.panels)
@@ -226,7 +226,7 @@ class Dashboard(SessionPanel):
         """Start the sample run: allocate, write, look, measure; `sample` messages report steps."""
         if self._sample_task is not None and not self._sample_task.done:
             raise ValueError("the steps are running: wait until they have ended")
-        self._greeted = True
+        self._starts_by_itself = False
         self._sample = SampleRun(self.session, self.panels, self._sample_changed, self._send_sample)
         self._sample_task = scheduler.start(self._sample.steps(), self.fail)
 
@@ -245,9 +245,9 @@ class Dashboard(SessionPanel):
         return {"steps": [], "said": _EMPTY if empty else ""}
 
     def _ipython_display_(self) -> None:
-        """Display the dashboard; the sample run starts while the page loads the panels."""
-        if not self._greeted and cell_lifetime.current_run()[0]:
-            self.show_me()
+        """Display the dashboard, which starts while the page loads the panels."""
+        if cell_lifetime.current_run()[0]:
+            self._start_by_itself()
         super()._ipython_display_()
 
     def _send_sample(self) -> None:
@@ -305,8 +305,7 @@ class Dashboard(SessionPanel):
         if new:
             self._sent_status = None
             scheduler.start(self._update(), self.fail)
-        if not self._greeted:
-            self.show_me()  # the first thing a user sees is the DPU at work
+        self._start_by_itself()
 
     def _is_visible(self) -> bool:
         with self._lock:
@@ -336,16 +335,26 @@ class Dashboard(SessionPanel):
 
     # Buttons
 
+    def _start_by_itself(self) -> None:
+        """Show the DPU at work, once for each dashboard(), unless the user decided before."""
+        if not self._starts_by_itself or self.session.closed:
+            return
+        self._starts_by_itself = False
+        if self._sample_task is None and not SessionModel.of(self.session).live():
+            self.show_me()
+        else:
+            scheduler.start(self._then_update(self.panels.plot.show_live), self.fail)
+
     @handler
     def start(self) -> None:
         """Start the plot's monitor without waiting; `status` reports it, `failed` an error."""
-        self._greeted = True
+        self._starts_by_itself = False
         scheduler.start(self._then_update(self.panels.plot.start), self.fail)
 
     @handler
     def stop(self) -> None:
         """Stop the plot's monitor without waiting; the plot keeps its samples."""
-        self._greeted = True
+        self._starts_by_itself = False
         scheduler.start(self._then_update(self.panels.plot.stop), self.fail)
 
     def _then_update(self, call: Callable[[], None]) -> scheduler.Steps:

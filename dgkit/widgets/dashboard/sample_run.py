@@ -1,4 +1,7 @@
-"""Steps of the button "Show me": allocate, write, look, measure; each with its Python."""
+"""Steps of the button "Show me": allocate, write, look, measure; each with its Python.
+
+The plot measures from the first step on, until the user stops it.
+"""
 
 from __future__ import annotations
 
@@ -139,16 +142,16 @@ class SampleRun:
         yield
 
     def _measure(self) -> scheduler.Steps:
-        plot = self._panels.plot  # measures since the first step
+        plot = self._panels.plot
+        begin = plot.position()
         for _ in range(round(_MEASURE_S / _REPORT_S)):
             yield from scheduler.sleep(_REPORT_S)
             self._measured()
-        yield from in_background(plot.stop)
-        if (found := plot.headline()) is not None:
+        if found := plot.since(begin):
             self._said = (
                 f"The {_dpu(self._session)} wrote {size_text(_ROWS * _WIDTH)} in "
                 f"{_ROWS // _BLOCK} DMA writes of {us(self._took_ns)} µs: the image below. Then "
-                f"{found['samples']} writes of 64 B took {found['value']} at the median."
+                f"{found}."
             )
 
 

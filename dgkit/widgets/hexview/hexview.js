@@ -14,7 +14,7 @@ import { TimeMachine } from "./time_machine.js";
 import { makeActions, makeBar, makeChoices, makeSearch, searchText } from "./tools.js";
 import { hexOffset, parseOffset } from "./values.js";
 
-const KEEPALIVE_MS = 5000; // how often a view reports that it is still visible
+const KEEPALIVE_MS = 20000; // how often a view reports that it is still visible
 
 // The commands of the controls and of the keyboard.
 function makeCommands(view, grid, tools, rescan) {

@@ -4,7 +4,8 @@ import { button, h } from "../base/elements.js";
 import { Refresher } from "./refresher.js";
 import { hexOffset } from "./values.js";
 
-export const WRITERS = ["", "host", "DPU", "kernel", "client", "outside"]; // as in time_machine.py; the colours
+// As in time_machine.py; the colours.
+export const WRITERS = ["", "DPU, bytes from the host", "DPU", "kernel", "DPU, bytes from the client", "outside"];
 
 export class TimeMachine {
   #wanted = null;

@@ -26,6 +26,11 @@ export function scaleLimit(values) {
   return known.at(-1) > limit ? limit : Infinity;
 }
 
+// The seconds of the time axis for points since `oldest` seconds: whole ones, so that it seldom changes.
+export function timeSpan(oldest = 0, most = Infinity) {
+  return Math.min(most, Math.max(1, Math.ceil(oldest)));
+}
+
 // Tick values of a logarithmic axis: two to nine round numbers.
 export function logTicks([start, end]) {
   const span = Math.log10(end / start);
@@ -89,14 +94,15 @@ export class LatencyDraw {
     if (ticks.join() !== ticker.ticks.join()) ticker.ticks = ticks;
     this.#setRange(this.#model(name)[`${axis}_range`], wanted);
   }
-  // Draws the last `seconds`: a point per block up to two minutes, beyond that a point per second.
+  // Draws the last `seconds`, or fewer while there are fewer: a point per block up to two minutes,
+  // beyond that a point per second.
   time(seconds, large = false) {
     const { fine, coarse, distributionBefore: before } = this.#data;
     const points = seconds <= 120 ? fine : coarse;
     const now = Math.max(fine.lastShown, 0);
     const unit = seconds <= 120 ? 1 : 60;
-    const span = seconds / unit;
     const columns = points.window(now - seconds, now, unit);
+    const span = timeSpan(columns.ago[0], seconds) / unit;
     if (large) for (const name of ["p99", "max"]) columns[name].fill(NaN);
     const limit = scaleLimit(large ? columns.p50 : columns.max);
     const inside = (values) => values.filter((value) => value <= limit);

@@ -153,8 +153,7 @@ class LatencyPlot(Results, BokehPanel, SessionPanel):
         self._unlisten = SessionModel.of(session).listen(self._regions_changed, "regions")
 
     def _regions_changed(self, _change: str) -> None:
-        if self._live.forget_loss():
-            self._send_state()
+        self._live.resume()
 
     @property
     def measuring(self) -> bool:
@@ -188,6 +187,12 @@ class LatencyPlot(Results, BokehPanel, SessionPanel):
     def change(self, **changes: JsonValue | SessionRegion) -> None:
         """Change `region`, `size`, `op`, `path` or `count`; if it runs, a new run starts."""
         self._live.change(changes)
+
+    def show_live(self) -> None:
+        """Start measuring, unless it shows or takes a sweep."""
+        with self._live.lock:
+            if self._mode == "live" and not self._sweeps.running:
+                self.start()
 
     def _figures_changed(self, changed: bool) -> None:
         self._changes += 1  # frames are sent to visible views only

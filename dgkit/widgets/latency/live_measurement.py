@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ...errors import PeerTimeout
+from ...errors import ClosedError, PeerTimeout
 from ..base import scheduler
 from ..base.error_text import explain
 from ..base.session_model import SessionModel
@@ -63,6 +63,7 @@ class LiveMeasurement:
         self._samples = samples
         self._send, self._changed, self._figures_changed = send, changed, figures_changed
         self._task: scheduler.Task | None = None
+        self._lost = self._closed = False  # the measurement ended with its DPU; close() was called
         self._figures_at = 0.0
 
     @property
@@ -81,14 +82,23 @@ class LiveMeasurement:
         self._measurement.close()
         self._measurement = Measurement(session)
         self.setting = self.setting.updated({"region": None})
-        self.error = None
+        self.error, self._lost = None, False
 
-    def forget_loss(self) -> bool:
-        """Forget the loss of a DPU that was started again; return whether there was one."""
-        known = self.error is not None and "restart" in self.error and not self.session.lost
-        if known:
-            self.error = None
-        return known
+    def resume(self) -> None:
+        """Measure again if the DPU was lost and another one was started in its place."""
+        if self._lost and not self.session.lost:
+            self._lost = False
+            scheduler.start(scheduler.in_background(self._measure_again), self._show_error)
+
+    def _measure_again(self) -> None:
+        with self.lock:
+            if not self._closed and self.error is not None:  # it was not started meanwhile
+                self.error = None
+                self.switch(self.setting)
+
+    def _show_error(self, error: Exception) -> None:
+        self.error = explain(error, self.session)
+        self._changed()
 
     def change(self, changes: Changes) -> None:
         """Change the setting; if it measures, a new run starts."""
@@ -114,7 +124,7 @@ class LiveMeasurement:
         measurement.free_outgrown()
         self._samples.begin(RunConfig.of(monitor))
         self.setting = self.setting if refused else setting
-        self.error, self.monitor = None, monitor
+        self.error, self.monitor, self._lost = None, monitor, False
         self._task = scheduler.start(
             self.steps(monitor), lambda error: self._ended(monitor, error), monitor.close
         )
@@ -136,6 +146,7 @@ class LiveMeasurement:
 
     def close(self) -> None:
         """Stop, and free the plot's own memory."""
+        self._closed = True
         self.end_task()
         self._measurement.close()
 
@@ -197,4 +208,8 @@ class LiveMeasurement:
         shown["hint"] = f"{shown['hint']} {_KEPT}".strip()
         self.monitor = self._task = None
         self.error, self.waiting = shown, ""
+        has_region = not self.setting.region or self.region() is not None
+        restarted = isinstance(error, ClosedError) and not self.session.closed and has_region
+        self._lost = restarted or "restart" in shown
         self._changed()
+        self.resume()

@@ -7,8 +7,10 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from ...html_cards import Html, badge, card, table
-from ...units import us
+from ...units import size_text, us
 from ..base.panel import handler
 from .export import (
     SWEEP_FILES,
@@ -173,6 +175,28 @@ class Results:
             caption = save_figure(fig, path, caption=text)
             return {"name": path.name, "caption": caption}, [path.read_bytes()]
 
+    def position(self) -> tuple[int, int]:
+        """Return the number of the run and of its samples so far."""
+        with self._view_model.lock:
+            run = self._view_model.run
+            return (run.number, run.history.samples) if run is not None else (0, 0)
+
+    def since(self, position: tuple[int, int]) -> str:
+        """Return how many operations were measured since a position(), and their median, as text.
+
+        "" without samples since.
+        """
+        with self._view_model.lock:
+            run = self._view_model.run
+            if run is None:
+                return ""
+            count = run.history.samples - (position[1] if run.number == position[0] else 0)
+            last = run.history.tail.all()[-count:] if count else ()
+        if not len(last):
+            return ""
+        what = f"{len(last):,} {run.config.op}s of {size_text(run.config.size)}"
+        return f"{what} took {us(float(np.median(last)))} µs at the median"
+
     def headline(self) -> dict[str, str] | None:
         """Return the median as text, and a line on what was measured; None without samples."""
         with self._view_model.lock:
@@ -182,7 +206,7 @@ class Results:
             figures, samples = run.history.figures(), run.history.samples
         p99 = f", p99 {us(figures['p99'])} µs" if "p99" in figures else ""
         about = f"p50 of {samples:,} samples: {run.config.description}{p99} ({run.config.label})"
-        return {"value": f"{us(figures['p50'])} µs", "text": about, "samples": f"{samples:,}"}
+        return {"value": f"{us(figures['p50'])} µs", "text": about}
 
     def _runs_html(self) -> str:
         with self._view_model.lock:  # without a copy of the samples

@@ -45,6 +45,11 @@ class Sweeps:
         self._send, self._changed, self._fail = send, changed, fail
         self._resume = False  # whether to resume the live measurement after the sweep
 
+    @property
+    def running(self) -> bool:
+        """A sweep is running."""
+        return self.current is not None and self.current.status == "running"
+
     def start(self, changes: Mapping[str, Sizes | int | None]) -> SizeSweep:
         """Start a sweep of what the live measurement measures.
 
@@ -55,7 +60,7 @@ class Sweeps:
         """
         live = self._live
         setting = self.setting.updated(changes)
-        if self.current is not None and self.current.status == "running":
+        if self.running:
             raise ValueError("a sweep is running: stop it, or wait until it has ended")
         sweep = SizeSweep(live.session, live.setting, setting)
         self._resume = live.measuring

@@ -30,7 +30,7 @@ WAIT_MS = 20_000
 VIEWPORT: ViewportSize = {"width": 1600, "height": 1000}
 
 DASHBOARD = "import dgkit, numpy as np\nd = dgkit.dashboard()\nd"
-QUIET = "__import__('dgkit').dashboard().stop()"  # before it is shown: it does nothing by itself
+QUIET = "import dgkit, numpy as np\nd = dgkit.dashboard()\nd.stop()\nd"  # does nothing by itself
 PANELS = ("dashboard", "allocate", "transfer", "hexview", "latency")
 
 # Function by which the scripts below find their notebook.
@@ -122,9 +122,8 @@ class Notebook:
         return self.run(self.add(source), wait)
 
     def dashboard(self) -> Notebook:
-        """Run a cell that opens the dashboard `d`, and wait until all its panels are drawn."""
-        self.value(QUIET)
-        self.cell(DASHBOARD)
+        """Run a cell that opens the dashboard `d`, still, and wait until its panels are drawn."""
+        self.cell(QUIET)
         for name in PANELS:
             self.ready(name)
         return self

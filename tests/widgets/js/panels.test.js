@@ -5,7 +5,7 @@ import { layoutFor } from "../../../dgkit/widgets/hexview/grid.js";
 import { searchText } from "../../../dgkit/widgets/hexview/tools.js";
 import { numberText, parseOffset, valueAt } from "../../../dgkit/widgets/hexview/values.js";
 import { histogramOf, Points, percentText } from "../../../dgkit/widgets/latency/data.js";
-import { logRange, logTicks, scaleLimit } from "../../../dgkit/widgets/latency/draw.js";
+import { logRange, logTicks, scaleLimit, timeSpan } from "../../../dgkit/widgets/latency/draw.js";
 import { mergedRuns } from "../../../dgkit/widgets/latency/kept.js";
 import { payloadError, utf8Parts } from "../../../dgkit/widgets/transfer/form.js";
 import { ticksOf, timeText } from "../../../dgkit/widgets/transfer/timeline.js";
@@ -91,6 +91,11 @@ test("a logarithmic axis spans whole half decades around its values, with round 
   assert.deepEqual(logTicks([1, 10]), [1, 1.5, 2, 3, 5, 7, 10]);
   assert.deepEqual(logTicks([1, 100]), [1, 3, 10, 30, 100]);
   assert.equal(logTicks([1e-3, 1e9]).length, 7);
+});
+
+test("the time axis fits the points, in whole seconds", () => {
+  assert.deepEqual([0, 0.4, 7.2, 31].map((oldest) => timeSpan(oldest, 30)), [1, 1, 8, 30]);
+  assert.equal(timeSpan(undefined, 30), 1);
 });
 
 test("ticks of a time line are round, and times have their unit", () => {
