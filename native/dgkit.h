@@ -707,8 +707,9 @@ enum dg_nic_waiting {
 	DG_NIC_WAITS_PEER = 5
 };
 
-/* ring: `entries` CQEs of 64 bytes (a power of two, up to DG_NIC_CQES_MAX), aligned to 64, in memory
- * that this process's CPU can access for the CQ's whole life. Its owner writes the initial CQEs. The
+/* ring: `entries` CQEs (a power of two, up to DG_NIC_CQES_MAX), aligned to 64, in memory
+ * that this process's CPU can access for the CQ's whole life. entry_size: 0 or 64 bytes, or 128, of which
+ * the NIC writes the second half. Its owner writes the initial CQEs. The
  * NIC never waits for free CQEs. collapsed: every CQE is written to the ring's first place. record:
  * NULL, or the CQ's doorbell record of two big-endian words, of which the second arms it, in mlx5's
  * format. When an armed CQ has a CQE that its owner has not seen, the NIC writes the 8 bytes `event` to
@@ -719,7 +720,7 @@ typedef struct dg_nic_cq_config {
 	uint32_t *record;
 	uint64_t event;
 	int32_t event_fd;
-	uint32_t reserved;
+	uint32_t entry_size;
 } dg_nic_cq_config;
 
 /* A shared receive queue (SRQ) in mlx5's format. ring: `entries` (a power of two, up to DG_NIC_ENTRIES_MAX)

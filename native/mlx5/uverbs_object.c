@@ -268,9 +268,9 @@ static int open_cq(struct context *x, uint64_t user_handle, uint32_t cqe, uint32
 		entries *= 2;
 	struct channel *ch = channel < 0 ? NULL : dg_mlx5_channel(channel);
 	if (!cqe || cqe >= DG_NIC_CQES_MAX || vector >= 1 || (channel >= 0 && !ch) ||
-	    driver->cqe_size != 64 || driver->cqe_comp_en)
+	    (driver->cqe_size != 64 && driver->cqe_size != 128) || driver->cqe_comp_en)
 		return -EINVAL;
-	if (!dg_mlx5_is_writable(driver->buf_addr, 64ull * entries) ||
+	if (!dg_mlx5_is_writable(driver->buf_addr, (uint64_t)driver->cqe_size * entries) ||
 	    !dg_mlx5_is_writable(driver->db_addr, 8))
 		return -EFAULT;
 	struct cq *q = calloc(1, sizeof *q);
@@ -284,6 +284,7 @@ static int open_cq(struct context *x, uint64_t user_handle, uint32_t cqe, uint32
 	const dg_nic_cq_config config = {
 		.ring = (void *)(uintptr_t)driver->buf_addr,
 		.entries = entries,
+		.entry_size = driver->cqe_size,
 		.record = ch ? (uint32_t *)(uintptr_t)driver->db_addr : NULL,
 		.event = q->event,
 		.event_fd = ch ? ch->write_fd : -1,

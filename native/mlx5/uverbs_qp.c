@@ -99,6 +99,7 @@ static int create_qp(struct call *c, const struct ib_uverbs_ex_create_qp *core,
 {
 	struct ib_uverbs_create_qp_resp *r = (void *)c->out;
 	dg_nic_qp_info info;
+	const struct mlx5_ib_create_qp *d = (void *)c->driver;
 	const uint32_t transport = transport_of(core->qp_type);
 	if (transport > DG_NIC_UD)
 		return -EOPNOTSUPP;
@@ -112,7 +113,7 @@ static int create_qp(struct call *c, const struct ib_uverbs_ex_create_qp *core,
 	if (core->is_srq)
 		q->srq = dg_mlx5_find(c->context, core->srq_handle, KIND_SRQ);
 	const bool valid = q->pd && q->send_cq && q->receive_cq && !core->is_srq == !q->srq;
-	int rc = valid ? open_qp(q, (void *)c->driver) : -EINVAL;
+	int rc = valid ? open_qp(q, d) : -EINVAL;
 	if (!rc) {
 		rc = dg_mlx5_add(c->context, &q->o, KIND_QP);
 		if (rc)
@@ -128,9 +129,12 @@ static int create_qp(struct call *c, const struct ib_uverbs_ex_create_qp *core,
 	if (q->srq)
 		q->srq->o.users++;
 	q->attributes.max_send_wr = r->max_send_wr = core->max_send_wr;
-	q->attributes.max_recv_wr = r->max_recv_wr = core->max_recv_wr;
+	r->max_recv_wr = core->max_recv_wr;
 	q->attributes.max_send_sge = r->max_send_sge = core->max_send_sge;
-	q->attributes.max_recv_sge = r->max_recv_sge = core->max_recv_sge;
+	r->max_recv_sge = core->max_recv_sge;
+	/* QUERY_QP says what the ring takes: libmlx5 rounds up. */
+	q->attributes.max_recv_wr = d->rq_wqe_count;
+	q->attributes.max_recv_sge = d->rq_wqe_count ? 1u << (d->rq_wqe_shift - 4) : 0;
 	q->attributes.max_inline_data = r->max_inline_data = core->max_inline_data;
 	q->attributes.sq_sig_all = core->sq_sig_all;
 	dg_nic_qp_info_get(q->nic_qp, &info);
@@ -154,7 +158,10 @@ int dg_mlx5_create_qp_ex(struct call *c)
 {
 	const struct ib_uverbs_ex_create_qp *core = (void *)c->in;
 	struct ib_uverbs_ex_create_qp_resp *r = (void *)c->out;
-	if (core->comp_mask || core->create_flags)
+	/* There is no multicast, and so none that comes back. */
+	const uint32_t known_flags =
+		core->qp_type == IB_UVERBS_QPT_UD ? IB_UVERBS_QP_CREATE_BLOCK_MULTICAST_LOOPBACK : 0;
+	if (core->comp_mask || core->create_flags & ~known_flags)
 		return -EOPNOTSUPP;
 	r->response_length = sizeof *r;
 	return create_qp(c, core, (void *)(r + 1));

@@ -31,7 +31,7 @@ int dg_mlx5_create_srq(struct call *c)
 {
 	const struct ib_uverbs_create_srq *q = (void *)c->in;
 	struct object *pd = dg_mlx5_find(c->context, q->pd_handle, KIND_PD);
-	if (!pd || !q->max_wr || q->max_wr >= DG_NIC_ENTRIES_MAX || q->max_sge > MAX_SRQ_SGES)
+	if (!pd || q->max_wr >= DG_NIC_ENTRIES_MAX || q->max_sge > MAX_SRQ_SGES)
 		return -EINVAL;
 	struct srq *s = calloc(1, sizeof *s);
 	if (!s)

@@ -122,7 +122,7 @@ struct dg_nic_cq {
 	struct dg_nic *nic;
 	struct dg_nic_cq *next;
 	uint8_t *ring;
-	uint32_t number, entries, users;
+	uint32_t number, entries, users, shift; /* shift: of the bytes of a CQE */
 	bool collapsed;
 	/* solicited, notified: `produced` behind the last CQE that asks for an event; at the last event. */
 	uint64_t produced, solicited, notified;

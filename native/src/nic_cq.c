@@ -12,12 +12,12 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "CQEs are made of litt
 void dg_nic_cqe(struct dg_nic_qp *qp, struct dg_nic_cq *cq, const struct nic_cqe *e)
 {
 	const uint64_t place = cq->collapsed ? 0 : cq->produced & (cq->entries - 1);
-	uint8_t *at = cq->ring + place * 64;
+	uint8_t *at = cq->ring + ((place + 1) << cq->shift) - 64;
 	const uint32_t number = htobe32((uint32_t)e->send_opcode << 24 | qp->qpn);
 	const uint64_t op_own = (uint64_t)e->opcode << 4 | (e->n_inline ? CQE_INLINE_32 : 0) |
 				!!(cq->produced & cq->entries);
 	uint64_t words[7] = {0};
-	__builtin_prefetch(cq->ring + ((cq->produced + NIC_AHEAD) & (cq->entries - 1)) * 64, 1);
+	__builtin_prefetch(cq->ring + (((cq->produced + NIC_AHEAD) & (cq->entries - 1)) << cq->shift), 1);
 	if (__builtin_expect(e->n_inline, 0))
 		memcpy(words, e->data, e->n_inline);
 	words[3] |= htobe32(e->from);
@@ -80,6 +80,9 @@ static int check_config(const dg_nic_cq_config *cfg)
 	if (!cfg->entries || cfg->entries & (cfg->entries - 1) || cfg->entries > DG_NIC_CQES_MAX)
 		return dg_fail(EINVAL, "a CQ has %u entries; it is a power of two up to %d",
 			       cfg->entries, DG_NIC_CQES_MAX);
+	if (cfg->entry_size && cfg->entry_size != 64 && cfg->entry_size != 128)
+		return dg_fail(EINVAL, "a CQ has entries of %u bytes; they have 64 or 128",
+			       cfg->entry_size);
 	if ((uintptr_t)cfg->record % 4)
 		return dg_fail(EINVAL, "the doorbell record of a CQ is at %p; it needs an address that is "
 				       "a multiple of 4",
@@ -101,6 +104,7 @@ int dg_nic_cq_open(dg_nic *n, const dg_nic_cq_config *cfg, dg_nic_cq **out)
 	cq->nic = n;
 	cq->ring = cfg->ring;
 	cq->entries = cfg->entries;
+	cq->shift = cfg->entry_size == 128 ? 7 : 6;
 	cq->collapsed = cfg->collapsed;
 	cq->record = (_Atomic uint32_t *)cfg->record;
 	cq->event = cfg->event;

@@ -14,7 +14,6 @@ enum {
 	HANDLER_GPU_SM_DB = 2,
 	HANDLER_GPU_SM_NO_DBR = 10, /* enum doca_gpu_dev_verbs_nic_handler */
 	MEM_TYPE_GPU = 2,
-	CQE_BYTES = 64,
 	SGE_BYTES = 16,
 };
 
@@ -62,7 +61,7 @@ static struct cq_layout lay_out_cq(const struct dg_nic_cq *cq)
 		.number = cq->number,
 		.entries = cq->entries,
 		.mask = cq->entries - 1,
-		.cqe_bytes = CQE_BYTES,
+		.cqe_bytes = (uint8_t)(1u << cq->shift),
 		.mem_type = MEM_TYPE_GPU,
 	};
 }

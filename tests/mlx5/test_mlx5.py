@@ -258,11 +258,12 @@ def test_perftest_runs(program, home):
     "ibv_rc_pingpong", "ibv_uc_pingpong", "ibv_srq_pingpong", "ibv_ud_pingpong",
 ])  # fmt: skip
 @pytest.mark.parametrize(
-    "options",
-    [[], ["-e"], ["-s", "3000"]],
+    ("options", "cqe_size"),
+    [([], "64"), (["-e"], "128"), (["-s", "3000"], "64")],
     ids=["polls", "sleeps", "memory_that_only_its_process_writes"],
 )
-def test_pingpong_finds_the_bytes_that_were_sent(program, options, home):
+def test_pingpong_finds_the_bytes_that_were_sent(program, options, cqe_size, home, monkeypatch):
+    monkeypatch.setenv("MLX5_CQE_SIZE", cqe_size)
     with pair(home, program, "-g", "0", "-c", "-n", "50", *options) as both:
         outputs = [each.communicate(timeout=60)[0] for each in both]
     assert [each.returncode for each in both] == [0, 0], outputs

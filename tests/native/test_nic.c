@@ -1112,6 +1112,8 @@ TEST(wrong_configurations_are_refused)
 	CHECK_EQ(dg_nic_cq_open(p.nic, &q, &cq), -EINVAL);
 	q = (dg_nic_cq_config){ .ring = p.a.cqes + 8, .entries = 4 };
 	CHECK_EQ(dg_nic_cq_open(p.nic, &q, &cq), -EINVAL);
+	q = (dg_nic_cq_config){ .ring = p.a.cqes, .entries = 4, .entry_size = 256 };
+	CHECK_EQ(dg_nic_cq_open(p.nic, &q, &cq), -EINVAL);
 	CHECK_EQ(dg_nic_key_open(p.nic, p.r_mine, UINT64_MAX, 7, 0, &key), -ERANGE);
 	CHECK_EQ(dg_nic_key_open(p.nic, p.r_mine, 0, 7, 16, &key), -EINVAL);
 	CHECK_EQ(dg_nic_qp_modify(p.a.qp, DG_NIC_RTR, &far, 0), -EINVAL);
