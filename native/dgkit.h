@@ -805,6 +805,10 @@ int dg_nic_stats_get(dg_nic *n, dg_nic_stats *out);
  * have; ERANGE if the range exceeds 2^64; EMFILE for too many keys. */
 int dg_nic_key_open(dg_nic *n, dg_region *r, uint64_t address, uint32_t pd, uint32_t access,
 		    uint32_t *key);
+/* Gives the key another region, address, domain and access. Errors: EINVAL if there is no such key, and
+ * those of dg_nic_key_open(); the key is then as before. */
+int dg_nic_key_change(dg_nic *n, uint32_t key, dg_region *r, uint64_t address, uint32_t pd,
+		      uint32_t access);
 /* Entries that are taken later do not find the key. Errors: EINVAL if there is no such key. */
 int dg_nic_key_close(dg_nic *n, uint32_t key);
 int dg_nic_cq_open(dg_nic *n, const dg_nic_cq_config *cfg, dg_nic_cq **out);

@@ -173,6 +173,7 @@ int dg_mlx5_dealloc_pd(struct call *c);
 int dg_mlx5_create_ah(struct call *c);
 int dg_mlx5_destroy_ah(struct call *c);
 int dg_mlx5_reg_mr(struct call *c);
+int dg_mlx5_rereg_mr(struct call *c);
 int dg_mlx5_dereg_mr(struct call *c);
 int dg_mlx5_create_cq(struct call *c);
 int dg_mlx5_create_cq_ex(struct call *c);

@@ -33,6 +33,7 @@ static const struct command commands[] = {
 	COMMAND(CREATE_AH, create_ah, dg_mlx5_create_ah),
 	COMMAND_WITHOUT_RESPONSE(DESTROY_AH, destroy_ah, dg_mlx5_destroy_ah),
 	COMMAND(REG_MR, reg_mr, dg_mlx5_reg_mr),
+	COMMAND(REREG_MR, rereg_mr, dg_mlx5_rereg_mr),
 	COMMAND_WITHOUT_RESPONSE(DEREG_MR, dereg_mr, dg_mlx5_dereg_mr),
 	COMMAND(CREATE_COMP_CHANNEL, create_comp_channel, dg_mlx5_create_channel),
 	COMMAND(CREATE_CQ, create_cq, dg_mlx5_create_cq),

@@ -52,16 +52,22 @@ static int destroy_ah(struct ah *a)
 	return 0;
 }
 
+/* Ends what a region had that is deregistered, or has another memory. */
+static int close_region(const struct mr *m)
+{
+	if (dg_region_close(m->region, UINT64_MAX))
+		return -EBUSY;
+	dg_mlx5_pages_put(m->pages);
+	m->pd->users--;
+	return 0;
+}
+
 /* Without the handle. */
 static int destroy_mr(struct mr *m)
 {
 	dg_nic_key_close(dg_mlx5_nic(), m->key);
-	if (dg_region_close(m->region, UINT64_MAX))
-		return -EBUSY;
 	m->length = 0; /* no longer in the way of dg_mlx5_is_alone() */
-	dg_mlx5_pages_put(m->pages);
-	m->pd->users--;
-	return 0;
+	return close_region(m);
 }
 
 static int destroy_cq(struct cq *q)
@@ -177,7 +183,17 @@ bool dg_mlx5_is_alone(uint64_t start, uint64_t length)
 	return true;
 }
 
-/* Registers the memory of *m with the NIC. */
+static int check_access(uint32_t flags)
+{
+	const uint32_t remote = IB_UVERBS_ACCESS_REMOTE_WRITE | IB_UVERBS_ACCESS_REMOTE_ATOMIC;
+	const uint32_t known = remote | IB_UVERBS_ACCESS_LOCAL_WRITE | IB_UVERBS_ACCESS_REMOTE_READ |
+			       IB_UVERBS_ACCESS_OPTIONAL_RANGE;
+	if (flags & remote && !(flags & IB_UVERBS_ACCESS_LOCAL_WRITE))
+		return -EINVAL;
+	return flags & ~known ? -EOPNOTSUPP : 0;
+}
+
+/* Registers the memory of *m with the NIC, for its key if it has one. */
 static int open_region(struct mr *m)
 {
 	dg_memory memory;
@@ -195,7 +211,10 @@ static int open_region(struct mr *m)
 	rc = dg_region_register(dg_mlx5_device(), &memory,
 				writes ? DG_ACCESS_READ | DG_ACCESS_WRITE : DG_ACCESS_READ, &m->region);
 	if (!rc)
-		rc = dg_nic_key_open(dg_mlx5_nic(), m->region, m->address, m->pd->handle, keys, &m->key);
+		rc = m->key ? dg_nic_key_change(dg_mlx5_nic(), m->key, m->region, m->address,
+						m->pd->handle, keys)
+			    : dg_nic_key_open(dg_mlx5_nic(), m->region, m->address, m->pd->handle, keys,
+					      &m->key);
 	if (!rc)
 		return 0;
 	if (m->region)
@@ -207,16 +226,13 @@ static int open_region(struct mr *m)
 int dg_mlx5_reg_mr(struct call *c)
 {
 	const struct ib_uverbs_reg_mr *q = (void *)c->in;
-	const uint32_t remote = IB_UVERBS_ACCESS_REMOTE_WRITE | IB_UVERBS_ACCESS_REMOTE_ATOMIC;
-	const uint32_t known = remote | IB_UVERBS_ACCESS_LOCAL_WRITE | IB_UVERBS_ACCESS_REMOTE_READ |
-			       IB_UVERBS_ACCESS_OPTIONAL_RANGE;
 	struct object *pd = dg_mlx5_find(c->context, q->pd_handle, KIND_PD);
-	const bool writes = q->access_flags & IB_UVERBS_ACCESS_LOCAL_WRITE;
 	/* The address in entries and that in memory have the same offset in a page. */
-	if (!pd || !q->length || (q->start ^ q->hca_va) & 4095 || (q->access_flags & remote && !writes))
+	if (!pd || !q->length || (q->start ^ q->hca_va) & 4095)
 		return -EINVAL;
-	if (q->access_flags & ~known)
-		return -EOPNOTSUPP;
+	int rc = check_access(q->access_flags);
+	if (rc)
+		return rc;
 	struct mr *m = calloc(1, sizeof *m);
 	if (!m)
 		return -ENOMEM;
@@ -225,23 +241,59 @@ int dg_mlx5_reg_mr(struct call *c)
 	m->length = q->length;
 	m->address = q->hca_va;
 	m->access = q->access_flags;
-	int rc = open_region(m);
+	rc = open_region(m);
 	if (rc) {
 		free(m);
 		return rc;
 	}
+	pd->users++;
 	rc = dg_mlx5_add(c->context, &m->o, KIND_MR);
 	if (rc) {
 		destroy_mr(m);
 		free(m);
 		return rc;
 	}
-	pd->users++;
 	struct ib_uverbs_reg_mr_resp *r = (void *)c->out;
 	r->mr_handle = m->o.handle;
 	r->lkey = r->rkey = m->key;
 	c->out_size = sizeof *r;
 	return 0;
+}
+
+/* The keys stay as they are. */
+int dg_mlx5_rereg_mr(struct call *c)
+{
+	enum { MEMORY = 1 << 0, PD = 1 << 1, ACCESS = 1 << 2 };
+	const struct ib_uverbs_rereg_mr *q = (void *)c->in;
+	struct mr *m = dg_mlx5_find(c->context, q->mr_handle, KIND_MR), before, after;
+	if (!q->flags || (q->flags & MEMORY && (!q->length || (q->start ^ q->hca_va) & 4095)))
+		return -EINVAL;
+	if (q->flags & ~(uint32_t)(MEMORY | PD | ACCESS))
+		return -EOPNOTSUPP;
+	if (!m)
+		return -ENOENT;
+	before = after = *m;
+	after.region = NULL;
+	if (q->flags & MEMORY) {
+		after.start = q->start;
+		after.length = q->length;
+		after.address = q->hca_va;
+	}
+	if (q->flags & PD)
+		after.pd = dg_mlx5_find(c->context, q->pd_handle, KIND_PD);
+	if (q->flags & ACCESS)
+		after.access = q->access_flags;
+	int rc = after.pd ? check_access(after.access) : -EINVAL;
+	if (!rc)
+		rc = open_region(&after);
+	if (rc)
+		return rc;
+	after.pd->users++;
+	*m = after;
+	struct ib_uverbs_rereg_mr_resp *r = (void *)c->out;
+	r->lkey = r->rkey = m->key;
+	c->out_size = sizeof *r;
+	return close_region(&before);
 }
 
 int dg_mlx5_dereg_mr(struct call *c)

@@ -93,6 +93,14 @@ static void publish(struct dg_nic *n, const struct nic_key *k, const uint8_t *de
 	atomic_store_explicit(&p->key, (uint64_t)n->opened_keys++ << 32 | k->key, memory_order_release);
 }
 
+/* Puts the key into both tables. Call with the lock held. */
+static void put_in(struct dg_nic *n, const struct nic_key *k, const uint8_t *descriptor, int length)
+{
+	n->keys[key_index(k->key)] = *k;
+	publish(n, k, descriptor, length);
+	atomic_store_explicit(&n->table->n_keys, ++n->n_keys, memory_order_relaxed);
+}
+
 static int add(struct dg_nic *n, struct nic_key *k, const uint8_t *descriptor, int length)
 {
 	int rc = 0;
@@ -104,14 +112,27 @@ static int add(struct dg_nic *n, struct nic_key *k, const uint8_t *descriptor, i
 	else
 		rc = dg_nic_table_reserve(n, &n->table->keys[index], sizeof n->table->keys[index]);
 	if (!rc) {
-		struct nic_key *slot = &n->keys[index];
-		k->generation = slot->generation % 255 + 1;
+		k->generation = n->keys[index].generation % 255 + 1;
 		k->key = index << 8 | k->generation;
-		*slot = *k;
-		publish(n, k, descriptor, length);
-		atomic_store_explicit(&n->table->n_keys, ++n->n_keys, memory_order_relaxed);
+		put_in(n, k, descriptor, length);
 	}
 	dg_poller_unlock(&n->poller);
+	return rc;
+}
+
+/* Fills *k, which has domain, access and address, but for the key. Returns the length of the descriptor. */
+static int make(struct dg_nic *n, dg_region *r, struct nic_key *k, uint8_t *descriptor)
+{
+	int rc = dg_nic_check_process(n);
+	if (!rc)
+		rc = dg_region_enter(r);
+	if (rc)
+		return rc;
+	rc = check_key(n, r, k->address, k->access);
+	k->size = r->memory.size;
+	if (!rc)
+		rc = import_own(n, r, k, descriptor);
+	life_leave(&r->life);
 	return rc;
 }
 
@@ -120,16 +141,7 @@ int dg_nic_key_open(dg_nic *n, dg_region *r, uint64_t address, uint32_t pd, uint
 {
 	uint8_t descriptor[DG_DESCRIPTOR_MAX];
 	struct nic_key k = {.pd = pd, .access = access, .address = address};
-	int rc = dg_nic_check_process(n);
-	if (!rc)
-		rc = dg_region_enter(r);
-	if (rc)
-		return rc;
-	rc = check_key(n, r, address, access);
-	k.size = r->memory.size;
-	if (!rc)
-		rc = import_own(n, r, &k, descriptor);
-	life_leave(&r->life);
+	int rc = make(n, r, &k, descriptor);
 	if (rc >= 0)
 		rc = add(n, &k, descriptor, rc);
 	if (rc)
@@ -149,6 +161,34 @@ static dg_region *take_out(struct dg_nic *n, struct nic_key *k)
 	return import;
 }
 
+static int no_key(uint32_t key)
+{
+	return dg_fail(EINVAL, "the NIC has no key %#x", key);
+}
+
+int dg_nic_key_change(dg_nic *n, uint32_t key, dg_region *r, uint64_t address, uint32_t pd,
+		      uint32_t access)
+{
+	uint8_t descriptor[DG_DESCRIPTOR_MAX];
+	struct nic_key k = {.pd = pd, .access = access, .address = address};
+	const int length = make(n, r, &k, descriptor);
+	if (length < 0) {
+		dg_region_end(k.import);
+		return length;
+	}
+	dg_poller_lock(&n->poller);
+	const bool known = nic_key_find(n, key);
+	dg_region *unused = known ? take_out(n, &n->keys[key_index(key)]) : k.import;
+	if (known) {
+		k.key = key;
+		k.generation = n->keys[key_index(key)].generation;
+		put_in(n, &k, descriptor, length);
+	}
+	dg_poller_unlock(&n->poller);
+	dg_region_end(unused);
+	return known ? 0 : no_key(key);
+}
+
 int dg_nic_key_close(dg_nic *n, uint32_t key)
 {
 	if (dg_nic_check_process(n))
@@ -158,7 +198,7 @@ int dg_nic_key_close(dg_nic *n, uint32_t key)
 	dg_region *import = known ? take_out(n, &n->keys[key_index(key)]) : NULL;
 	dg_poller_unlock(&n->poller);
 	if (!known)
-		return dg_fail(EINVAL, "the NIC has no key %#x", key);
+		return no_key(key);
 	dg_region_end(import);
 	return 0;
 }

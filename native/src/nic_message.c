@@ -106,8 +106,14 @@ static int send(struct dg_nic_qp *qp, struct nic_entry *e)
 			      "bytes of the message, more than the receive has", n->wqe.total, room);
 	if (inline_message(qp, &e->message))
 		return EXECUTED;
-	const int rc = scatter(qp, &to, &count);
-	return rc == EXECUTED ? dg_nic_move(qp, e, count, true) : rc;
+	int rc = scatter(qp, &to, &count);
+	if (rc == EXECUTED)
+		rc = dg_nic_move(qp, e, count, true);
+	/* The key of a receive has changed since it was published: the receiver's error, not the sender's. */
+	if (rc == FAILED && n->fault.syndrome == SYNDROME_REMOTE_ACCESS)
+		return refuse(qp, e, SYNDROME_LOCAL_PROTECTION, SYNDROME_REMOTE_OPERATION, n->fault.what,
+			      n->fault.value, n->fault.limit);
+	return rc;
 }
 
 /* SEND and WRITE with an immediate value. */

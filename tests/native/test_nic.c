@@ -1163,7 +1163,13 @@ TEST(two_nics_of_a_process_reach_each_other)
 	CHECK_EQ(wait_receive(&q.a).size, 500);
 	check_pattern(q.theirs + 5000, 0, 500, 8);
 	check_done(&p.a, 2);
-	/* A key that was closed there is refused here. */
+	/* A key that has other memory there has it here; one that was closed is refused. */
+	CHECK_EQ(dg_nic_key_change(q.nic, q.rkey + 1, q.r_mine, (uintptr_t)q.mine, 7, ALL_ACCESS), -EINVAL);
+	CHECK_EQ(dg_nic_key_change(q.nic, q.rkey, q.r_mine, (uintptr_t)q.mine, 7, ALL_ACCESS), 0);
+	put_copy(&p.a, WQE_WRITE, q.mine, q.rkey, p.mine, p.lkey, 1000);
+	ring(&p.a);
+	check_done(&p.a, 3);
+	check_pattern(q.mine, 0, 1000, 8);
 	CHECK_EQ(dg_nic_key_close(q.nic, q.rkey), 0);
 	put_copy(&p.a, WQE_WRITE, q.theirs, q.rkey, p.mine, p.lkey, 10);
 	ring(&p.a);

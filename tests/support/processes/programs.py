@@ -88,6 +88,12 @@ PROGRAMS: dict[str, tuple[Callable[[], bool], str]] = {
     "RDMA libraries": (_has_rdma, "libibverbs1 librdmacm1 ibverbs-providers"),
     "pyverbs": (_has_pyverbs, "python3-pyverbs"),
     "ibverbs-utils": (lambda: bool(shutil.which("ibv_rc_pingpong")), "ibverbs-utils"),
+    "UCX": (lambda: bool(shutil.which("ucx_perftest")), "ucx-utils"),
+    "Open MPI": (
+        lambda: all(map(shutil.which, ("mpicc", "mpirun"))),
+        "openmpi-bin libopenmpi-dev",
+    ),
+    "libfabric": (lambda: bool(shutil.which("fi_pingpong")), "libfabric-bin"),
     "perftest": (lambda: bool(shutil.which("ib_write_lat")), "perftest"),
     "make, pkg-config": (
         lambda: bool(shutil.which("make") and shutil.which("pkg-config")),

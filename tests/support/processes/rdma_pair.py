@@ -16,13 +16,16 @@ def listens(port):
 
 
 @contextlib.contextmanager
-def pair(folder, *program, options=(), server_options=()):
-    """Start a program as server and as client, the client with options of `dgkit mlx5 run`."""
+def pair(folder, *program, options=(), server_options=(), ports=("-p", "-p")):
+    """Start a program as server and as client, the client with options of `dgkit mlx5 run`.
+
+    ports: the program's options for the port, of the server and of the client.
+    """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    command = ["--", *program, "-p", port]
-    started = cli.command("mlx5", "run", *server_options, *command)
+    near, far = ([*program, name, port] for name in ports)
+    started = cli.command("mlx5", "run", *server_options, "--", *near)
     pipes = {
         "env": cli.environment(folder), "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT,
         "text": True,
@@ -30,7 +33,7 @@ def pair(folder, *program, options=(), server_options=()):
     with subprocess.Popen(started, **pipes) as server:
         try:
             cli.until(lambda: listens(port) or server.poll() is not None)
-            started = cli.command("mlx5", "run", *options, *command, "127.0.0.1")
+            started = cli.command("mlx5", "run", *options, "--", *far, "127.0.0.1")
             with subprocess.Popen(started, **pipes) as client:
                 try:
                     yield server, client

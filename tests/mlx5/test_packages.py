@@ -1,0 +1,158 @@
+"""UCX, Open MPI, libfabric and pyverbs of the distribution, with the adapter in software."""
+
+import subprocess
+
+import pytest
+from support.processes import cli
+from support.processes.rdma_pair import pair
+
+# Sums, puts and fetches between two ranks, and compares every word.
+MPI = """
+#include <mpi.h>
+#include <stdio.h>
+enum { N = 1 << 18 };
+static int mine[N], sum[N], window[N];
+int main(int argc, char **argv)
+{
+	int rank, wrong = 0, one = 1, old;
+	MPI_Win win;
+	MPI_Init(&argc, &argv);
+	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+	MPI_Win_create(window, sizeof window, sizeof *window, MPI_INFO_NULL, MPI_COMM_WORLD, &win);
+	for (int i = 0; i < N; i++)
+		mine[i] = i * (rank + 1);
+	MPI_Allreduce(mine, sum, N, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+	MPI_Win_fence(0, win);
+	MPI_Put(mine, N, MPI_INT, !rank, 0, N, MPI_INT, win);
+	MPI_Win_fence(0, win);
+	for (int i = 0; i < N; i++)
+		wrong += (sum[i] != 3 * i) + (window[i] != i * (2 - rank));
+	MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, win);
+	MPI_Fetch_and_op(&one, &old, MPI_INT, 0, 0, MPI_SUM, win);
+	MPI_Win_unlock(0, win);
+	MPI_Barrier(MPI_COMM_WORLD);
+	printf("rank %d: %d wrong, sum %d\\n", rank, wrong, window[0]);
+	MPI_Win_free(&win);
+	return MPI_Finalize();
+}
+"""
+
+# Fills a receive queue; gives a region other rights and another domain while a connection uses it.
+PYVERBS = """
+import pyverbs.enums as e
+from pyverbs.addr import AHAttr, GlobalRoute
+from pyverbs.cq import CQ
+from pyverbs.device import Context
+from pyverbs.mr import MR
+from pyverbs.pd import PD
+from pyverbs.pyverbs_error import PyverbsRDMAError
+from pyverbs.qp import QP, QPAttr, QPCap, QPInitAttr, QPInitAttrEx
+from pyverbs.srq import SRQ, SrqInitAttr
+from pyverbs.wr import RecvWR, SGE, SendWR
+
+context = Context(name="mlx5_0")
+pd, cq = PD(context), CQ(context, 64)
+LOCAL, REMOTE = e.IBV_ACCESS_LOCAL_WRITE, e.IBV_ACCESS_REMOTE_WRITE
+attributes = QPInitAttr(qp_type=e.IBV_QPT_RC, scq=cq, rcq=cq, cap=QPCap(max_recv_wr=3))
+ends = [QP(pd, attributes) for _ in range(2)]
+region = MR(pd, 4096, LOCAL | REMOTE)
+rkey, segment = region.rkey, SGE(region.buf, 64, region.lkey)
+
+def connect():
+    for end in ends:
+        end.modify(QPAttr(qp_state=e.IBV_QPS_RESET), e.IBV_QP_STATE)
+    for near, far in (ends, ends[::-1]):
+        attributes = QPAttr(port_num=1)
+        attributes.path_mtu, attributes.dest_qp_num = e.IBV_MTU_1024, far.qp_num
+        route = GlobalRoute(dgid=context.query_gid(1, 0), sgid_index=0)
+        attributes.ah_attr = AHAttr(port_num=1, is_global=1, gr=route)
+        attributes.qp_access_flags = LOCAL | REMOTE
+        near.to_rts(attributes)
+
+def statuses(count, opcode):
+    wr = SendWR(num_sge=1, sg=[segment], opcode=opcode)
+    if opcode == e.IBV_WR_RDMA_WRITE:
+        wr.set_wr_rdma(rkey, region.buf)
+    ends[0].post_send(wr)
+    found = []
+    while len(found) < count:
+        found += cq.poll()[1]
+    return [completion.status for completion in found]
+
+def receive():
+    ends[1].post_recv(RecvWR(num_sge=1, sg=[segment]))
+
+connect()
+print(statuses(1, e.IBV_WR_RDMA_WRITE))
+region.rereg(e.IBV_REREG_MR_CHANGE_ACCESS, access=LOCAL)
+print(statuses(1, e.IBV_WR_RDMA_WRITE))
+connect()
+most = ends[1].query(e.IBV_QP_CAP)[0].cap.max_recv_wr
+for _ in range(most):
+    receive()
+try:
+    receive()
+except PyverbsRDMAError as error:
+    print(most, error.error_code)
+region.rereg(e.IBV_REREG_MR_CHANGE_PD, pd=PD(context))
+segment = SGE(region.buf, 64, MR(pd, 64, LOCAL).lkey)
+SRQ(pd, SrqInitAttr())
+flags = 2  # IBV_QP_CREATE_BLOCK_SELF_MCAST_LB
+fields = {"scq": cq, "rcq": cq, "pd": pd, "create_flags": flags}
+mask = e.IBV_QP_INIT_ATTR_PD | e.IBV_QP_INIT_ATTR_CREATE_FLAGS
+QP(context, QPInitAttrEx(qp_type=e.IBV_QPT_UD, comp_mask=mask, **fields))
+source = MR(pd, 64, LOCAL)
+segment = SGE(source.buf, 64, source.lkey)
+print(statuses(5, e.IBV_WR_SEND))
+"""
+SEEN = """\
+[0]
+[10]
+4 12
+[11, 4, 5, 5, 5]
+"""
+
+
+@pytest.mark.parametrize(
+    ("transport", "test"),
+    [("rc_x", "ucp_put_bw"), ("rc_v", "ucp_put_bw"), ("ud_x", "tag_bw"), ("ud_v", "tag_bw")],
+)
+def test_ucx_runs(transport, test, home, monkeypatch):
+    monkeypatch.setenv("UCX_TLS", transport)
+    monkeypatch.setenv("UCX_NET_DEVICES", "mlx5_0:1")
+    program = ["ucx_perftest", "-t", test, "-n", "50", "-s", "65536"]
+    with pair(home, *program) as both:
+        outputs = [each.communicate(timeout=60)[0] for each in both]
+    assert [each.returncode for each in both] == [0, 0], outputs
+    assert "Final:                    50" in outputs[1], outputs
+    assert "ERROR" not in "".join(outputs)
+
+
+@pytest.mark.parametrize("transport", ["rc_x", "ud_v"])
+def test_open_mpi_finds_the_words_that_were_sent(transport, home, tmp_path, monkeypatch):
+    monkeypatch.setenv("UCX_TLS", f"{transport},self")
+    monkeypatch.setenv("UCX_NET_DEVICES", "mlx5_0:1")
+    program = tmp_path / "program"
+    subprocess.run(["mpicc", "-x", "c", "-", "-o", program], input=MPI, text=True, check=True)
+    options = ["--allow-run-as-root", "--oversubscribe", "-n", "2"]
+    for layer in "pml", "osc":
+        options += ["--mca", layer, "ucx"]
+    done = cli.run(home, "mlx5", "run", "--", "mpirun", *options, program)
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.splitlines()) == [
+        "rank 0: 0 wrong, sum 2",
+        "rank 1: 0 wrong, sum 0",
+    ]
+
+
+def test_libfabric_finds_the_bytes_that_were_sent(home):
+    command = ["fi_pingpong", "-p", "verbs;ofi_rxd", "-e", "rdm", "-c", "-I", "20", "-S", "4096"]
+    with pair(home, *command, ports=("-B", "-P")) as both:
+        outputs = [each.communicate(timeout=60)[0] for each in both]
+    assert [each.returncode for each in both] == [0, 0], outputs
+    assert "4k      20      =20" in outputs[1], outputs
+
+
+def test_pyverbs_sees_keys_change(home):
+    done = cli.run(home, "mlx5", "run", "--", "/usr/bin/python3", "-c", PYVERBS)
+    assert done.stdout == SEEN, done.stderr
