@@ -832,6 +832,15 @@ int dg_nic_qp_modify(dg_nic_qp *qp, uint32_t state, const dg_nic_address *peer, 
 /* Sets what was left out at the opening, before RTR. Errors: EINVAL for a mode without its word, or
  * for a later state. */
 int dg_nic_qp_set_doorbell(dg_nic_qp *qp, uint32_t mode, uint64_t *doorbell, uint64_t *producer);
+/* How long a queue pair tries, in the codes of the InfiniBand specification. timeout, retries: a peer that is
+ * not ready is tried 1 + retries times, for 4.096 us * 2^timeout each, or for ever if timeout is 0.
+ * rnr_retries: how often a message that finds no receive is tried again, 7: for ever. rnr_timer: how long
+ * the peer waits before each of that. UC: what cannot be delivered is dropped, and is no error. */
+typedef struct dg_nic_retries {
+	uint32_t timeout, retries, rnr_retries, rnr_timer;
+} dg_nic_retries;
+/* In place of 4 s, and for ever for a receive. Errors: EINVAL for a code beyond 31, 7, 7, 31. */
+int dg_nic_qp_set_retries(dg_nic_qp *qp, const dg_nic_retries *r);
 /* Sets the key that datagrams for this queue pair must have, and those of it whose own has its highest bit set. */
 int dg_nic_qp_set_q_key(dg_nic_qp *qp, uint32_t q_key);
 int dg_nic_qp_info_get(dg_nic_qp *qp, dg_nic_qp_info *out);

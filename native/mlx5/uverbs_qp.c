@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Commands about queue pairs. The attributes that the NIC has no use for (packet sequence numbers, time-outs,
- * path) are stored for QUERY_QP. */
+/* Commands about queue pairs. The attributes that the NIC has no use for (packet sequence numbers, path) are
+ * stored for QUERY_QP. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -222,6 +222,19 @@ static uint32_t number_of(struct qp *q)
 	return info.qpn;
 }
 
+/* As many bits of each as the adapter's own structure has. */
+static void set_retries(struct qp *q)
+{
+	const struct ib_uverbs_query_qp_resp *a = &q->attributes;
+	const dg_nic_retries r = {
+		.timeout = a->timeout & 31,
+		.retries = a->retry_cnt & 7,
+		.rnr_retries = a->rnr_retry & 7,
+		.rnr_timer = a->min_rnr_timer & 31,
+	};
+	dg_nic_qp_set_retries(q->nic_qp, &r);
+}
+
 static int modify(struct call *c, const struct ib_uverbs_modify_qp *m)
 {
 	struct qp *q = dg_mlx5_find(c->context, m->qp_handle, KIND_QP);
@@ -248,6 +261,8 @@ static int modify(struct call *c, const struct ib_uverbs_modify_qp *m)
 	if (m->attr_mask & QKEY)
 		dg_nic_qp_set_q_key(q->nic_qp, m->qkey);
 	store(&q->attributes, m);
+	if (m->attr_mask & (TIMEOUT | RETRIES | RNR_RETRIES | RNR_TIMER))
+		set_retries(q);
 	return 0;
 }
 

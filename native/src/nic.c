@@ -18,7 +18,7 @@ int dg_nic_check_process(const struct dg_nic *n)
 /* Ends queue pairs whose peer's process has ended. */
 static bool lose_peer(struct dg_nic_qp *qp)
 {
-	if (!qp->peer || qp->state < DG_NIC_RTR || qp->state == DG_NIC_ERROR ||
+	if (!qp->peer || qp->c.transport == DG_NIC_UC || qp->state < DG_NIC_RTR || qp->state == DG_NIC_ERROR ||
 	    !atomic_load_explicit(&qp->peer->entry->lost, memory_order_relaxed))
 		return false;
 	/* An entry that is waiting gets the error CQE: see dg_nic_peer_ready(). */

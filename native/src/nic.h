@@ -56,8 +56,9 @@ enum {
 	NIC_PIECES = WQE_SEGMENTS_MAX + DG_NIC_SGES,
 	NIC_AHEAD = 8 /* blocks that are prefetched */
 };
-/* How long a peer may take to become ready to receive, before the sender gives up. */
-#define NIC_RETRY_NS 4000000000ull
+/* How long what needs no answer (UC, UD) waits for a receive before it is dropped: programs post them in
+ * time, but here they may be out of their turn. */
+#define NIC_DRY_NS 50000000ull
 /* How long closing a queue pair waits for the peer's NIC, which takes messages without its program. */
 #define NIC_CLOSE_NS 200000000ull
 
@@ -170,6 +171,10 @@ struct dg_nic_qp {
 	uint64_t dry_ns; /* since when there is no receive for a datagram */
 	bool far_ready; /* looked at in this pass, and ready */
 	uint64_t not_ready_ns; /* since when the peer is not ready */
+	uint64_t patience_ns;  /* for how long it may be */
+	uint64_t wants, retry_ns; /* as in the box; when it is tried again, or 0 */
+	uint64_t dry;		  /* as in the box */
+	uint32_t rnr_retries, rnr_timer;
 	/* The send queue, in basic blocks; in the order completed <= taken <= end. */
 	uint64_t taken, completed, sent; /* sent: receives of the peer that were used */
 	uint64_t flush_end; /* after a doorbell that jumped: where flushing ends; or UINT64_MAX */
@@ -317,6 +322,8 @@ struct nic_cqe {
 };
 /* Writes a CQE, after everything that this thread stored before. */
 void dg_nic_cqe(struct dg_nic_qp *qp, struct dg_nic_cq *cq, const struct nic_cqe *e);
+/* The same for one with a syndrome. vendor: 0 for the one that hardware has with it. */
+void dg_nic_error_cqe(struct dg_nic_qp *qp, struct dg_nic_cq *cq, struct nic_cqe e);
 /* Sends the events of armed CQs. Returns whether there were any. */
 bool dg_nic_cq_events(struct dg_nic *n);
 
@@ -370,6 +377,16 @@ static inline int nic_fault(struct dg_nic *n, uint8_t syndrome, const char *what
 	return FAILED;
 }
 
+/* Whether the entry is complete although the other side refuses it: over UC, nothing tells the sender. */
+static inline bool is_dropped(const struct dg_nic_qp *qp, struct nic_entry *e, uint8_t syndrome)
+{
+	if (__builtin_expect(syndrome < SYNDROME_REMOTE_REQUEST, 1) || qp->c.transport != DG_NIC_UC)
+		return false;
+	e->bytes = 0;
+	e->message.opcode = 0;
+	return true;
+}
+
 static inline int nic_wait(struct dg_nic_qp *qp, uint32_t what)
 {
 	qp->info.waiting = what;
@@ -395,8 +412,9 @@ uint16_t dg_nic_load_receive(struct nic_receives *rq, uint8_t *segments);
 uint32_t dg_nic_check_segment(struct dg_nic_qp *qp, const struct nic_segment *s);
 /* One pass over the receive queue. Returns whether anything was done. */
 bool dg_nic_receive(struct dg_nic_qp *qp);
-/* Returns whether the peer has a receive, and room for a message. Tells the peer which receive it waits for. */
-bool dg_nic_receive_ready(struct dg_nic_qp *qp);
+/* Finds a receive of the peer, and room for a message. Returns EXECUTED, WAITS, or FAILED once it was tried as
+ * often as the queue pair has to. */
+int dg_nic_find_receive(struct dg_nic_qp *qp);
 /* Stores a message for the peer. */
 void dg_nic_deliver(struct dg_nic_qp *qp, const struct nic_message *m);
 

@@ -3,10 +3,8 @@
  * receive of the queue pair that they are for. What nobody can take is dropped, as on a network. */
 #include "nic.h"
 
-/* How long a datagram waits for room in the outbox, and for a receive: programs post them in time, but here
- * they may be out of their turn. */
+/* How long a datagram waits for room in the outbox. */
 #define ROOM_NS 1000000000ull
-#define RECEIVE_NS 50000000ull
 /* The kind of header in flags_rqpn: there is one; of IPv4. */
 enum { GRH_PRESENT = 1 << 28, GRH_IPV4 = 2 << 24, UDP = 17 };
 
@@ -198,7 +196,10 @@ static void receive(struct dg_nic_qp *qp, const struct nic_datagram *d, const ui
 			(d->from & 0xffffff),
 		.solicited = d->solicited,
 	};
-	dg_nic_cqe(qp, qp->c.receive_cq, &e);
+	if (syndrome)
+		dg_nic_error_cqe(qp, qp->c.receive_cq, e);
+	else
+		dg_nic_cqe(qp, qp->c.receive_cq, &e);
 	qp->rq->done++;
 	qp->info.received++;
 	if (syndrome)
@@ -216,7 +217,7 @@ static bool deliver(struct dg_nic *n, const struct nic_datagram *d, const uint8_
 	if (!dg_nic_has_receive(qp->rq)) {
 		const uint64_t now = now_ns();
 		qp->dry_ns = qp->dry_ns ? qp->dry_ns : now;
-		return now - qp->dry_ns > RECEIVE_NS;
+		return now - qp->dry_ns > NIC_DRY_NS;
 	}
 	qp->dry_ns = 0;
 	if (exec_pass_begin(&qp->x))

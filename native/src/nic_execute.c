@@ -218,10 +218,30 @@ static int reach_peer(struct dg_nic_qp *qp)
 	const uint64_t now = now_ns();
 	if (!qp->not_ready_ns)
 		qp->not_ready_ns = now;
-	if (now - qp->not_ready_ns > NIC_RETRY_NS)
-		return nic_fault(qp->nic, SYNDROME_RETRIES, "state of the peer, not ready for 4 s", f->value,
-			    DG_NIC_RTR);
+	if (now - qp->not_ready_ns > qp->patience_ns || qp->c.transport == DG_NIC_UC)
+		return nic_fault(qp->nic, SYNDROME_RETRIES, "state of the peer, not ready in time", f->value,
+				 DG_NIC_RTR);
 	return nic_wait(qp, DG_NIC_WAITS_PEER);
+}
+
+/* An entry of a connection. */
+static int to_peer(struct dg_nic_qp *qp, struct nic_entry *e)
+{
+	const int rc = reach_peer(qp);
+	if (rc != EXECUTED)
+		return rc;
+	switch (qp->nic->wqe.opcode) {
+	case WQE_WRITE:
+		return dg_nic_one_sided(qp, e, DG_NIC_REMOTE_WRITE);
+	case WQE_READ:
+		return dg_nic_one_sided(qp, e, DG_NIC_REMOTE_READ);
+	case WQE_WRITE_IMM:
+	case WQE_SEND:
+	case WQE_SEND_IMM:
+		return dg_nic_two_sided(qp, e);
+	default:
+		return atomic_entry(qp, e);
+	}
 }
 
 int dg_nic_execute(struct dg_nic_qp *qp, struct nic_entry *e)
@@ -241,19 +261,6 @@ int dg_nic_execute(struct dg_nic_qp *qp, struct nic_entry *e)
 	}
 	if (qp->c.transport == DG_NIC_UD)
 		return dg_nic_datagram(qp, e);
-	const int rc = reach_peer(qp);
-	if (rc != EXECUTED)
-		return rc;
-	switch (w->opcode) {
-	case WQE_WRITE:
-		return dg_nic_one_sided(qp, e, DG_NIC_REMOTE_WRITE);
-	case WQE_READ:
-		return dg_nic_one_sided(qp, e, DG_NIC_REMOTE_READ);
-	case WQE_WRITE_IMM:
-	case WQE_SEND:
-	case WQE_SEND_IMM:
-		return dg_nic_two_sided(qp, e);
-	default:
-		return atomic_entry(qp, e);
-	}
+	const int rc = to_peer(qp, e);
+	return rc == FAILED && is_dropped(qp, e, qp->nic->fault.syndrome) ? EXECUTED : rc;
 }

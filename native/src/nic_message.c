@@ -126,8 +126,9 @@ int dg_nic_two_sided(struct dg_nic_qp *qp, struct nic_entry *e)
 	if (!atomic_load_explicit(&qp->far->receive_entries, memory_order_relaxed))
 		return nic_fault(qp->nic, SYNDROME_RECEIVE_RETRIES,
 				 "message, to a queue pair without a receive queue, number", qp->address.qpn, 0);
-	if (!dg_nic_receive_ready(qp))
-		return nic_wait(qp, DG_NIC_WAITS_RECEIVE);
+	const int rc = dg_nic_find_receive(qp);
+	if (__builtin_expect(rc != EXECUTED, 0))
+		return rc;
 	e->message = (struct nic_message){
 		.opcode = w->opcode == WQE_WRITE_IMM ? CQE_WRITE_IMM
 			  : w->opcode == WQE_SEND    ? CQE_SEND

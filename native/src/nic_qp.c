@@ -122,6 +122,7 @@ static void write_box(struct dg_nic_qp *qp)
 	atomic_store_explicit(&b->pd, qp->c.pd, memory_order_relaxed);
 	atomic_store_explicit(&b->inline_receive, qp->c.inline_receive, memory_order_relaxed);
 	atomic_store_explicit(&b->receive_entries, qp->rq->entries, memory_order_relaxed);
+	atomic_store_explicit(&b->rnr_timer, qp->rnr_timer, memory_order_relaxed);
 	atomic_store_explicit(&b->peer_qpn, qp->address.qpn, memory_order_relaxed);
 	atomic_store_explicit(&b->peer_gid[0], gid[0], memory_order_relaxed);
 	atomic_store_explicit(&b->peer_gid[1], gid[1], memory_order_relaxed);
@@ -130,6 +131,7 @@ static void write_box(struct dg_nic_qp *qp)
 		atomic_store_explicit(&b->consumed, 0, memory_order_relaxed);
 		atomic_store_explicit(&b->delivered, 0, memory_order_relaxed);
 		atomic_store_explicit(&b->wants, 0, memory_order_relaxed);
+		atomic_store_explicit(&b->dry, 0, memory_order_relaxed);
 	}
 	/* Release: a peer that sees the state also sees the rest. */
 	atomic_store_explicit(&b->state, qp->state, memory_order_release);
@@ -170,6 +172,13 @@ static int add(struct dg_nic *n, struct dg_nic_qp *qp)
 	return 0;
 }
 
+static void take_retries(struct dg_nic_qp *qp, const dg_nic_retries *r)
+{
+	qp->patience_ns = r->timeout ? (1ull + r->retries) * (4096ull << r->timeout) : UINT64_MAX;
+	qp->rnr_retries = r->rnr_retries;
+	qp->rnr_timer = r->rnr_timer;
+}
+
 int dg_nic_qp_open(dg_nic *n, const dg_nic_qp_config *cfg, dg_nic_qp **out)
 {
 	*out = NULL;
@@ -197,6 +206,7 @@ int dg_nic_qp_open(dg_nic *n, const dg_nic_qp_config *cfg, dg_nic_qp **out)
 	qp->rq = c.srq ? &c.srq->r : c.receives_of ? &c.receives_of->own : &qp->own;
 	pthread_mutex_init(&qp->modifying, NULL);
 	qp->flush_end = UINT64_MAX;
+	take_retries(qp, &(dg_nic_retries){.timeout = 17, .retries = 7, .rnr_retries = 7});
 	rc = c.transport == DG_NIC_UD ? dg_nic_parts_open(n) : 0;
 	if (!rc)
 		rc = dg_queue_open_for_kernels(n->engine.dev, EXEC_DEPTH, n, &qp->x.q);
@@ -280,6 +290,7 @@ static void clear(struct dg_nic_qp *qp)
 	qp->own.end = qp->own.taken = qp->own.done = 0;
 	qp->flush_end = UINT64_MAX;
 	qp->not_ready_ns = qp->dry_ns = qp->asked = 0;
+	qp->wants = qp->dry = 0;
 	qp->x.head = qp->x.tail = 0;
 	qp->address = (dg_nic_address){.qpn = 0};
 	qp->far = NULL;
@@ -392,6 +403,21 @@ int dg_nic_qp_set_doorbell(dg_nic_qp *qp, uint32_t mode, uint64_t *doorbell, uin
 		qp->c = c;
 	dg_poller_unlock(&n->poller);
 	return rc;
+}
+
+int dg_nic_qp_set_retries(dg_nic_qp *qp, const dg_nic_retries *r)
+{
+	TRY(dg_nic_check_process(qp->nic));
+	if (r->timeout > 31 || r->retries > 7 || r->rnr_retries > 7 || r->rnr_timer > 31)
+		return dg_fail(EINVAL,
+			       "a queue pair has timeout %u, retries %u, RNR retries %u and timer %u; they are "
+			       "at most 31, 7, 7 and 31",
+			       r->timeout, r->retries, r->rnr_retries, r->rnr_timer);
+	dg_poller_lock(&qp->nic->poller);
+	take_retries(qp, r);
+	write_box(qp);
+	dg_poller_unlock(&qp->nic->poller);
+	return 0;
 }
 
 int dg_nic_qp_set_q_key(dg_nic_qp *qp, uint32_t q_key)

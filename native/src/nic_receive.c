@@ -94,7 +94,7 @@ static void error_cqe(struct dg_nic_qp *qp, uint32_t syndrome, uint8_t vendor)
 		.vendor = vendor,
 		.index = place_of(qp),
 	};
-	dg_nic_cqe(qp, qp->c.receive_cq, &e);
+	dg_nic_error_cqe(qp, qp->c.receive_cq, e);
 }
 
 static void count_done(struct dg_nic_qp *qp)
@@ -183,8 +183,19 @@ static uint64_t publish_end(const struct dg_nic_qp *qp)
 	if (!is_shared(qp->rq))
 		return window;
 	const uint64_t wants =
-		is_peer(qp) ? atomic_load_explicit(&qp->far->wants, memory_order_relaxed) : 0;
+		is_peer(qp) ? atomic_load_explicit(&qp->far->wants, memory_order_relaxed) >> NIC_TRY_BITS : 0;
 	return wants < window ? wants : window;
+}
+
+/* Tells the peer that there is no receive for its message. */
+static bool answer_dry(struct dg_nic_qp *qp, uint64_t wants)
+{
+	/* Again, behind the acquire: a receive that was posted in time is there. */
+	if (!is_peer(qp) || !load_record(qp) || dg_nic_has_receive(qp->rq))
+		return false;
+	qp->dry = wants;
+	atomic_store_explicit(&qp->box->dry, wants, memory_order_relaxed);
+	return true;
 }
 
 bool dg_nic_receive(struct dg_nic_qp *qp)
@@ -202,16 +213,59 @@ bool dg_nic_receive(struct dg_nic_qp *qp)
 		publish(qp);
 		busy = true;
 	}
+	const uint64_t wants = atomic_load_explicit(&qp->far->wants, memory_order_acquire);
+	if (__builtin_expect(wants >> NIC_TRY_BITS > qp->posted && wants != qp->dry, 0))
+		busy |= answer_dry(qp, wants);
 	return take_messages(qp) || busy;
 }
 
-bool dg_nic_receive_ready(struct dg_nic_qp *qp)
+/* The times between two tries, by the code that the receiver has (InfiniBand specification, volume 1, "RNR NAK
+ * timer field"): 10 us and 15 us, doubled for every two codes; 1 and 0 are out of this order. */
+static uint64_t rnr_ns(uint32_t code)
+{
+	code = code ? code & 31 : 32;
+	return code == 1 ? 10000 : (code & 1 ? 15000ull : 10000ull) << code / 2;
+}
+
+static void want(struct dg_nic_qp *qp, uint64_t wants)
+{
+	qp->wants = wants;
+	qp->retry_ns = 0;
+	/* Release: the peer's NIC that sees this also sees the receives that its program posted before the
+	 * program here did this entry. */
+	atomic_store_explicit(&qp->box->wants, wants, memory_order_release);
+}
+
+/* There is no receive: asks the peer for one, and again when its timer ends after each answer that it has none. */
+static int retry(struct dg_nic_qp *qp)
+{
+	const bool is_uc = qp->c.transport == DG_NIC_UC;
+	const uint32_t most = is_uc ? 1 : qp->rnr_retries, tries = qp->wants & ((1 << NIC_TRY_BITS) - 1);
+	if (qp->wants >> NIC_TRY_BITS != qp->sent + 1)
+		want(qp, (qp->sent + 1) << NIC_TRY_BITS);
+	else if (most < 7 &&
+		 atomic_load_explicit(&qp->far->dry, memory_order_relaxed) == qp->wants) {
+		const uint64_t now = now_ns();
+		if (tries >= most)
+			return nic_fault(qp->nic, SYNDROME_RECEIVE_RETRIES,
+					 "message, without a receive of the peer, tries", tries + 1, 0);
+		if (!qp->retry_ns)
+			qp->retry_ns = now + (is_uc ? NIC_DRY_NS
+						    : rnr_ns(atomic_load_explicit(&qp->far->rnr_timer,
+										  memory_order_relaxed)));
+		if (now >= qp->retry_ns)
+			want(qp, qp->wants + 1);
+	}
+	return nic_wait(qp, DG_NIC_WAITS_RECEIVE);
+}
+
+int dg_nic_find_receive(struct dg_nic_qp *qp)
 {
 	const uint64_t posted = atomic_load_explicit(&qp->far->posted, memory_order_acquire);
 	const uint64_t consumed = atomic_load_explicit(&qp->far->consumed, memory_order_acquire);
-	if (posted <= qp->sent) /* what a shared ring waits for */
-		atomic_store_explicit(&qp->box->wants, qp->sent + 1, memory_order_relaxed);
-	return posted > qp->sent && qp->sent - consumed < NIC_WINDOW;
+	if (__builtin_expect(posted <= qp->sent, 0))
+		return retry(qp);
+	return qp->sent - consumed < NIC_WINDOW ? EXECUTED : nic_wait(qp, DG_NIC_WAITS_RECEIVE);
 }
 
 void dg_nic_deliver(struct dg_nic_qp *qp, const struct nic_message *m)

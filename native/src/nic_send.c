@@ -44,7 +44,7 @@ static void error_cqe(struct dg_nic_qp *qp, uint64_t index, uint8_t opcode, uint
 		.send_opcode = opcode,
 		.index = (uint16_t)index,
 	};
-	dg_nic_cqe(qp, qp->c.send_cq, &e);
+	dg_nic_error_cqe(qp, qp->c.send_cq, e);
 }
 
 /* Loads the producer index; the acquire makes the entries before it visible. One that is behind is
@@ -128,9 +128,11 @@ static bool reap(struct dg_nic_qp *qp)
 	qp->x.stopped = qp->state != DG_NIC_RTS;
 	bool any = dg_exec_progress(&qp->x);
 	for (; dg_exec_take(&qp->x, &number, &status); any = true) {
+		struct nic_entry *e = &qp->entries[number % EXEC_FLIGHTS];
 		if (qp->state == DG_NIC_ERROR && status == DG_OK)
 			status = DG_FLUSHED;
-		complete(qp, &qp->entries[number % EXEC_FLIGHTS], dg_nic_syndrome(status));
+		const uint8_t syndrome = dg_nic_syndrome(status);
+		complete(qp, e, is_dropped(qp, e, syndrome) ? SYNDROME_NONE : syndrome);
 	}
 	return any;
 }

@@ -11,8 +11,10 @@
  *	posted     receives published; the peer's sender takes them in order
  *	delivered  messages for the peer, each of which used one of the peer's receives
  *	consumed   messages of the peer that were taken
- *	wants      receives of the peer that the sender waits for: how many there have to be. The peer
- *	           publishes those of a ring that queue pairs share only when one is wanted
+ *	wants      receives of the peer that the sender waits for: how many there have to be, and in the low
+ *	           bits the number of the try. The peer publishes those of a ring that queue pairs share
+ *	           only when one is wanted
+ *	dry        the peer's `wants` for which there is no receive: the answer "receiver not ready" (RNR)
  *
  *	receiver: stores a receive, then `posted` (release). Sender: loads `posted` (acquire).
  *	sender: stores the bytes and the message, then `delivered` (release). Receiver: loads it
@@ -36,9 +38,9 @@
 
 #include "dgkit.h"
 
-enum { NIC_WINDOW = 64, NIC_INLINE = 32, NIC_DATAGRAMS = 32 };
+enum { NIC_WINDOW = 64, NIC_INLINE = 32, NIC_DATAGRAMS = 32, NIC_TRY_BITS = 3 };
 #define NIC_MAGIC   0x31434e74696b6764ull /* "dgkitNC1" */
-#define NIC_VERSION 5u
+#define NIC_VERSION 6u
 
 /* descriptor: of the region, `length` bytes; 0 if other NICs have no right to it. */
 struct nic_key_body {
@@ -96,9 +98,9 @@ enum {
 };
 
 struct nic_box {
-	_Atomic uint32_t qpn, state, access, pd, peer_qpn, inline_receive, receive_entries;
+	_Atomic uint32_t qpn, state, access, pd, peer_qpn, inline_receive, receive_entries, rnr_timer;
 	_Atomic uint64_t peer_gid[2];
-	_Alignas(64) _Atomic uint64_t posted, consumed, delivered, wants;
+	_Alignas(64) _Atomic uint64_t posted, consumed, delivered, wants, dry;
 	_Alignas(64) struct nic_receive receives[NIC_WINDOW];
 	struct nic_message messages[NIC_WINDOW];
 };

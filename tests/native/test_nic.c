@@ -114,6 +114,106 @@ TEST(entries_are_executed_without_a_record)
 	each_opcode_moves_its_bytes(DG_NIC_NO_RECORD);
 }
 
+static void put_send(struct program *p, uint8_t opcode, const void *local, uint32_t key, uint32_t size)
+{
+	uint8_t w[64] = { 0 };
+
+	control(p, w, opcode, 2, WQE_CQE);
+	put32(w + 12, 77);
+	data_segment(w + 16, local, key, size);
+	put_entry(p, w, 1);
+}
+
+/* Opens queue pairs of this transport that are connected to each other, in the place of the pair's. */
+static void use_transport(struct pair *p, uint32_t transport)
+{
+	struct program *const both[] = {&p->a, &p->b};
+
+	for (int i = 0; i < 2; i++) {
+		CHECK_EQ(dg_nic_qp_close(both[i]->qp), 0);
+		both[i]->c.transport = transport;
+		CHECK_EQ(dg_nic_qp_open(p->nic, &both[i]->c, &both[i]->qp), 0);
+		both[i]->qpn = qp_info(both[i]).qpn;
+	}
+	const dg_nic_address a = address_of(&p->a), b = address_of(&p->b);
+	program_connect(&p->a, &b);
+	program_connect(&p->b, &a);
+}
+
+TEST(a_message_is_tried_as_often_as_the_program_asks)
+{
+	struct pair p;
+	struct cqe c;
+	const dg_nic_retries sender = {.timeout = 8, .retries = 1, .rnr_retries = 3}, receiver = {.rnr_timer = 12};
+
+	pair_open(&p, DG_NIC_PROXY);
+	CHECK_EQ(dg_nic_qp_set_retries(p.a.qp, &(dg_nic_retries){.rnr_retries = 8}), -EINVAL);
+	CHECK_EQ(dg_nic_qp_set_retries(p.a.qp, &sender), 0);
+	CHECK_EQ(dg_nic_qp_set_retries(p.b.qp, &receiver), 0);
+	for (int i = 0; i < 3; i++) /* each message is tried anew */
+		put_receive(&p.b, p.theirs, p.rkey, 100);
+	for (int i = 0; i < 4; i++)
+		put_send(&p.a, WQE_SEND, p.mine, p.lkey, 5);
+	const uint64_t begin = dg_now_ns();
+	ring(&p.a);
+	for (uint16_t i = 0; i < 3; i++)
+		check_done(&p.a, i);
+	c = wait_cqe(&p.a);
+	CHECK(dg_now_ns() - begin >= 3 * 640000);
+	CHECK_EQ(c.syndrome, SYNDROME_RECEIVE_RETRIES);
+	CHECK_EQ(c.bytes[54], 0x87);
+	CHECK_EQ(qp_info(&p.b).state, DG_NIC_RTS);
+	pair_close(&p);
+}
+
+TEST(a_peer_that_is_not_ready_is_waited_for_as_long_as_the_program_asks)
+{
+	struct pair p;
+	struct cqe c;
+	const dg_nic_retries retries = {.timeout = 10, .retries = 1, .rnr_retries = 7};
+
+	pair_open(&p, DG_NIC_PROXY);
+	CHECK_EQ(dg_nic_qp_set_retries(p.a.qp, &retries), 0);
+	CHECK_EQ(dg_nic_qp_modify(p.b.qp, DG_NIC_RESET, NULL, 0), 0);
+	const uint64_t begin = dg_now_ns();
+	put_send(&p.a, WQE_SEND, p.mine, p.lkey, 5);
+	ring(&p.a);
+	c = wait_cqe(&p.a);
+	CHECK(dg_now_ns() - begin >= 2 * 4194304);
+	CHECK_EQ(c.syndrome, SYNDROME_RETRIES);
+	CHECK_EQ(c.bytes[54], 0x81);
+	pair_close(&p);
+}
+
+TEST(over_uc_what_cannot_be_delivered_is_dropped)
+{
+	struct pair p;
+	struct cqe c;
+
+	pair_open(&p, DG_NIC_PROXY);
+	use_transport(&p, DG_NIC_UC);
+	put_send(&p.a, WQE_SEND, p.mine, p.lkey, 5); /* no receive */
+	ring(&p.a);
+	check_done(&p.a, 0);
+	put_receive(&p.b, p.theirs, p.rkey, 100);
+	put_copy(&p.a, WQE_WRITE, p.theirs, p.rkey + 1, p.mine, p.lkey, 8);
+	put_copy(&p.a, WQE_WRITE, p.theirs + SIZE, p.rkey, p.mine, p.lkey, 8);
+	put_send(&p.a, WQE_SEND, p.mine, p.lkey, 7);
+	ring(&p.a);
+	for (uint16_t i = 1; i < 4; i++)
+		check_done(&p.a, i);
+	CHECK_EQ(wait_receive(&p.b).size, 7);
+	CHECK_EQ(dg_nic_qp_modify(p.b.qp, DG_NIC_ERROR, NULL, 0), 0);
+	put_send(&p.a, WQE_SEND, p.mine, p.lkey, 7);
+	put_copy(&p.a, WQE_READ, p.theirs, p.rkey, p.mine, p.lkey, 8); /* UC has none */
+	ring(&p.a);
+	check_done(&p.a, 4);
+	c = wait_cqe(&p.a);
+	CHECK_EQ(c.syndrome, SYNDROME_LOCAL_QP);
+	CHECK_EQ(qp_info(&p.a).state, DG_NIC_ERROR);
+	pair_close(&p);
+}
+
 TEST(messages_arrive_in_receives)
 {
 	struct pair p;
@@ -645,16 +745,6 @@ TEST(an_error_flushes_receives)
 	ring(&p.a);
 	CHECK_EQ(wait_cqe(&p.a).syndrome, SYNDROME_RETRIES);
 	pair_close(&p);
-}
-
-static void put_send(struct program *p, uint8_t opcode, const void *local, uint32_t key, uint32_t size)
-{
-	uint8_t w[64] = { 0 };
-
-	control(p, w, opcode, 2, WQE_CQE);
-	put32(w + 12, 77);
-	data_segment(w + 16, local, key, size);
-	put_entry(p, w, 1);
 }
 
 TEST(messages_that_do_not_fit_are_errors_of_both)
