@@ -10,13 +10,9 @@
  * change parameters: such calls return BAD_STATE or INITIALIZATION.
  *
  * A parameter is written as -n VALUE, -nVALUE, --name VALUE or --name=VALUE. A boolean takes no
- * value; several can be combined as -abc. Each program also accepts --help, --version, --log-level
- * and --sdk-log-level (10 to 70), and --json FILE:
- *
- * 	{"doca_general_flags": {"log-level": 60}, "doca_program_flags": {"name": "value"}}
- *
- * The file may contain comments as in C. A long name may contain spaces: on the command line it is
- * one quoted argument, "--long name".
+ * value; several can be combined as -abc. A long name may contain spaces, in one quoted argument,
+ * "--long name". Each program also accepts --help, --version, --log-level and --sdk-log-level (10 to
+ * 70). --json FILE is refused.
  */
 #ifndef DOCA_ARGP_H
 #define DOCA_ARGP_H
@@ -73,7 +69,7 @@ void doca_argp_param_set_description(struct doca_argp_param *param, const char *
 DOCA_EXPERIMENTAL
 void doca_argp_param_set_arguments(struct doca_argp_param *param, const char *arguments);
 
-/* Sets "name" for --name, also the key in a JSON file. At least one of the two names is required.
+/* Sets "name" for --name. At least one of the two names is required.
  * The text is copied. */
 DOCA_EXPERIMENTAL
 void doca_argp_param_set_long_name(struct doca_argp_param *param, const char *name);
@@ -83,8 +79,7 @@ DOCA_EXPERIMENTAL
 void doca_argp_param_set_short_name(struct doca_argp_param *param, const char *name);
 
 /* Sets the type of the value, and so what the first argument of the callback points to: the text,
- * an int, or a bool. For JSON_OBJ it is the text of the JSON value; such a parameter can be given
- * in a JSON file only. Required. */
+ * an int, or a bool. A parameter of the type JSON_OBJ cannot be given a value. Required. */
 DOCA_EXPERIMENTAL
 void doca_argp_param_set_type(struct doca_argp_param *param, enum doca_argp_type type);
 
@@ -96,12 +91,11 @@ void doca_argp_param_set_type(struct doca_argp_param *param, enum doca_argp_type
 DOCA_EXPERIMENTAL
 doca_error_t doca_argp_register_param(struct doca_argp_param *input_param);
 
-/* Parses the command line and calls the callbacks of the parameters: first for the values of the
- * JSON file, then, in order, for those of the command line, which have precedence. Then checks for
+/* Parses the command line and calls the callbacks of the parameters in order. Then checks for
  * mandatory parameters and calls the validation callback. --help and --version end the process with
  * status 0. An error is printed on stderr with the usage; after a syntax error no callback is
- * called. Errors: NOT_SUPPORTED for an unknown parameter; INVALID_VALUE for an invalid value, a
- * repeated or a missing parameter; IO_FAILED if the file cannot be read or parsed; NO_MEMORY;
+ * called. Errors: NOT_SUPPORTED for an unknown parameter and --json; INVALID_VALUE for an invalid value,
+ * a repeated or a missing parameter; NO_MEMORY;
  * INITIALIZATION; otherwise the result of a callback. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_argp_start(int argc, char **argv);

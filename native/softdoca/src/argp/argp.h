@@ -6,8 +6,6 @@
  *   argp.c    state, and public functions
  *   param.c   parameters: creation, setters, registration
  *   start.c   parses the command line and calls the program's callbacks
- *   file.c    the same for the file of --json
- *   json.c    reader of JSON
  *   usage.c   --help and --version
  */
 #ifndef SOFTDOCA_ARGP_H
@@ -30,7 +28,7 @@ struct doca_argp_param {
 	struct flag flag;
 	doca_argp_param_cb_t callback;
 	bool mandatory, multiple, registered;
-	bool on_line, in_file; /* found by the current start() */
+	bool on_line; /* found by the current start() */
 	bool unset; /* a text could not be copied: out of memory */
 	struct doca_argp_param *next;
 };
@@ -56,15 +54,6 @@ void argp_params_free(struct doca_argp_param *first);
 const struct flag *argp_flag(const char *text, size_t n, bool is_long);
 /* Returns the parameter of a flag; NULL for a flag of argp. */
 struct doca_argp_param *argp_param_of(const struct flag *flag);
-
-/* start.c: converts a value to the parameter's type and calls its callback. */
-doca_error_t argp_deliver(struct doca_argp_param *p, const char *value, const char *where);
-/* Parses a decimal or hexadecimal int. */
-bool argp_int(const char *text, int *out);
-/* start.c: applies --log-level or --sdk-log-level. */
-doca_error_t argp_level(const struct flag *flag, const char *value);
-/* file.c: calls the callbacks with the values of a JSON file. */
-doca_error_t argp_file(const char *path);
 
 /* usage.c */
 void argp_usage(FILE *out);

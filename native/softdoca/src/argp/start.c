@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * The command line. It is parsed completely before any callback is called, so a syntax error has no
- * other effect. Then the values of the JSON file are delivered, then those of the command line, in
- * order.
+ * other effect.
  */
 #include "argp.h"
 #include "doca_version.h"
@@ -23,10 +22,10 @@ struct line {
 	char **argv;
 	struct given *given;
 	size_t n;
-	const char *json;
 };
 
-bool argp_int(const char *text, int *out)
+/* Parses a decimal or hexadecimal int. */
+static bool to_int(const char *text, int *out)
 {
 	const char *digits = text + (*text == '-' || *text == '+');
 	bool hexadecimal = digits[0] == '0' && (digits[1] == 'x' || digits[1] == 'X');
@@ -52,7 +51,8 @@ static doca_error_t deliver_text(struct doca_argp_param *p, const char *value)
 	return error;
 }
 
-doca_error_t argp_deliver(struct doca_argp_param *p, const char *value, const char *where)
+/* Converts a value to the parameter's type and calls its callback. */
+static doca_error_t deliver(struct doca_argp_param *p, const char *value)
 {
 	const char *name = p->flag.long_name ? p->flag.long_name : p->flag.short_name;
 	doca_error_t error;
@@ -60,10 +60,9 @@ doca_error_t argp_deliver(struct doca_argp_param *p, const char *value, const ch
 	bool flag = value && !strcmp(value, "true");
 	switch (p->flag.type) {
 	case DOCA_ARGP_TYPE_INT:
-		if (!argp_int(value, &number))
+		if (!to_int(value, &number))
 			return argp_wrong(DOCA_ERROR_INVALID_VALUE,
-					  "%s: %s must be an integer, not '%s'", where, name,
-					  value);
+					  "%s must be an integer, not '%s'", name, value);
 		error = p->callback(&number, argp.config);
 		break;
 	case DOCA_ARGP_TYPE_BOOLEAN:
@@ -74,7 +73,7 @@ doca_error_t argp_deliver(struct doca_argp_param *p, const char *value, const ch
 	}
 	if (error != DOCA_SUCCESS)
 		softdoca_log(DOCA_LOG_LEVEL_WARNING, "doca_argp_start",
-			     "%s: the program rejects %s '%s': %s", where, name, value,
+			     "the program rejects %s '%s': %s", name, value,
 			     doca_error_get_name(error));
 	return error;
 }
@@ -88,13 +87,10 @@ static doca_error_t store_flag(struct line *l, const struct flag *flag, const ch
 		return argp_wrong(DOCA_ERROR_INVALID_VALUE, "%s is given more than once", name);
 	if (p)
 		p->on_line = true;
-	if (flag->type == DOCA_ARGP_TYPE_JSON_OBJ)
-		return argp_wrong(DOCA_ERROR_INVALID_VALUE, "%s can be given in a JSON file only",
+	if (flag == &argp_own[OWN_JSON] || flag->type == DOCA_ARGP_TYPE_JSON_OBJ)
+		return argp_wrong(DOCA_ERROR_NOT_SUPPORTED,
+				  "%s: softdoca reads no parameters of JSON; give them on the command line",
 				  name);
-	if (flag == &argp_own[OWN_JSON] && l->json)
-		return argp_wrong(DOCA_ERROR_INVALID_VALUE, "json is given more than once");
-	if (flag == &argp_own[OWN_JSON])
-		l->json = value;
 	l->given[l->n++] = (struct given){flag, value};
 	return DOCA_SUCCESS;
 }
@@ -170,11 +166,12 @@ static bool was_given(const struct line *l, enum own own)
 	return false;
 }
 
-doca_error_t argp_level(const struct flag *flag, const char *value)
+/* Applies --log-level or --sdk-log-level. */
+static doca_error_t set_level(const struct flag *flag, const char *value)
 {
 	bool sdk = flag == &argp_own[OWN_SDK_LOG];
 	int n;
-	if (argp_int(value, &n) && n > 0 &&
+	if (to_int(value, &n) && n > 0 &&
 	    (sdk ? softdoca_log_sdk_limit((uint32_t)n) : softdoca_log_limit((uint32_t)n)))
 		return DOCA_SUCCESS;
 	return argp_wrong(DOCA_ERROR_INVALID_VALUE,
@@ -189,9 +186,9 @@ static doca_error_t apply_line(const struct line *l)
 		const struct given *g = &l->given[i];
 		struct doca_argp_param *p = argp_param_of(g->flag);
 		if (p)
-			error = argp_deliver(p, g->value ? g->value : "true", "command line");
-		else if (g->flag != &argp_own[OWN_JSON])
-			error = argp_level(g->flag, g->value);
+			error = deliver(p, g->value ? g->value : "true");
+		else
+			error = set_level(g->flag, g->value);
 	}
 	return error;
 }
@@ -199,7 +196,7 @@ static doca_error_t apply_line(const struct line *l)
 static doca_error_t check_complete(void)
 {
 	for (struct doca_argp_param *p = argp.params; p; p = p->next)
-		if (p->mandatory && !p->on_line && !p->in_file)
+		if (p->mandatory && !p->on_line)
 			return argp_wrong(DOCA_ERROR_INVALID_VALUE, "%s%s is required",
 					  p->flag.long_name ? "--" : "-",
 					  p->flag.long_name ? p->flag.long_name
@@ -227,12 +224,10 @@ static void print_help_or_version(const struct line *l)
 static doca_error_t run(struct line *l)
 {
 	for (struct doca_argp_param *p = argp.params; p; p = p->next)
-		p->on_line = p->in_file = false;
+		p->on_line = false;
 	doca_error_t error = read_line(l);
 	if (error == DOCA_SUCCESS)
 		print_help_or_version(l);
-	if (error == DOCA_SUCCESS && l->json)
-		error = argp_file(l->json);
 	if (error == DOCA_SUCCESS)
 		error = apply_line(l);
 	return error == DOCA_SUCCESS ? check_complete() : error;
@@ -250,7 +245,7 @@ static bool take_name(const char *path)
 	return true;
 }
 
-/* DOCA API reference, ARGP: NOT_SUPPORTED, INVALID_VALUE, IO_FAILED (JSON), NO_MEMORY,
+/* DOCA API reference, ARGP: NOT_SUPPORTED, INVALID_VALUE, NO_MEMORY,
  * INITIALIZATION, and results of callbacks. That a second start is allowed: guess. */
 doca_error_t doca_argp_start(int argc, char **argv)
 {

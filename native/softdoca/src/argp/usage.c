@@ -18,8 +18,7 @@ const struct flag argp_own[N_OWN] = {
 		     NULL},
 	[OWN_SDK_LOG] = {NULL, "sdk-log-level", "level of the libraries' log: the same numbers",
 			 DOCA_ARGP_TYPE_INT, NULL},
-	[OWN_JSON] = {"j", "json",
-		      "read parameters from this JSON file; the command line has precedence",
+	[OWN_JSON] = {"j", "json", "refused: softdoca reads no file of parameters",
 		      DOCA_ARGP_TYPE_STRING, "<path>"},
 };
 
@@ -29,7 +28,7 @@ static int names(char *out, size_t cap, const struct flag *f)
 	static const char *const argument[] = {[DOCA_ARGP_TYPE_STRING] = " <text>",
 					       [DOCA_ARGP_TYPE_INT] = " <number>",
 					       [DOCA_ARGP_TYPE_BOOLEAN] = "",
-					       [DOCA_ARGP_TYPE_JSON_OBJ] = " (JSON only)"};
+					       [DOCA_ARGP_TYPE_JSON_OBJ] = " (refused)"};
 	/* A parameter of the program may have taken it from a flag of argp. */
 	const char *name = f->short_name && argp_flag(f->short_name, strlen(f->short_name), false) == f
 				   ? f->short_name
