@@ -8,7 +8,6 @@ import { HexBox } from "./box.js";
 import { RegionImage } from "./image.js";
 import { OverviewStrip } from "./overview.js";
 import { Places } from "./places.js";
-import { RecordTable } from "./records.js";
 import { StructureTable } from "./structure.js";
 import { TimeMachine } from "./time_machine.js";
 import { makeActions, makeBar, makeChoices, makeSearch, searchText } from "./tools.js";
@@ -93,20 +92,17 @@ function draw(view) {
     image.ask();
   });
   const structure = new StructureTable(view, grid);
-  const records = new RecordTable(view, grid);
   const places = new Places(view, grid);
   const past = new TimeMachine(view, grid);
   grid.onMove = () => {
     overview.drawWindow();
     image.drawWindow();
     structure.cursorChanged();
-    records.cursorChanged();
   };
   grid.onDraw = () => {
     structure.refresh();
-    records.refresh();
   };
-  grid.side.append(structure.element, records.element, image.element);
+  grid.side.append(structure.element, image.element);
   overview.row.append(places.row);
   tools.choices = makeChoices(commands);
   tools.search = makeSearch(
@@ -142,7 +138,7 @@ function draw(view) {
   const apply = () =>
     applyState(view, grid, tools, {
       empty,
-      parts: [overview, structure, records, image, places, past],
+      parts: [overview, structure, image, places, past],
       bytes,
       legend,
       differs,

@@ -21,7 +21,6 @@ from .edit import Edit, EditHistory
 from .fetch import Reader, why_no_host
 from .image import RegionImage
 from .overview import Overview
-from .records import Records
 from .region_scan import ShownBytes
 from .search import SearchTask, parse_pattern
 from .selection import Options, RegionSelection, SelectedBytes
@@ -50,7 +49,7 @@ class HexView(SessionPanel, ValueWidget):  # type: ignore[misc]
     that much memory, from when it first shows the region, and has a slider over them: the bytes as
     they were, coloured by who wrote them. A change that no transfer of the session reported, such
     as a store of the CPU, is shown as changed outside, once the view has read it. The region must
-    be at most half as large. Fields, records, image and overview always show the bytes of now.
+    be at most half as large. Fields, image and overview always show the bytes of now.
 
     Attributes:
         region: The region shown, or None. A view that was made without a region selects the
@@ -65,8 +64,7 @@ class HexView(SessionPanel, ValueWidget):  # type: ignore[misc]
         structure: A structure laid over the bytes, whose fields are listed and coloured: a
             ctypes.Structure class, a structured NumPy dtype, a dict such as
             `{"magic": "u32", "name": "char[16]"}`, or None: that of the region's array, if
-            its dtype has fields. Where it fits in the region more than once, the view has a table
-            of records; see arrange().
+            its dtype has fields.
         structure_offset: The offset of its first byte.
         bookmarks: Named places of the region: a dict of name: (start, stop).
         image: The region as an image, a pixel per item: a dict of `dtype` (`u8`, `i16`, `f32`, ...;
@@ -167,10 +165,6 @@ class HexView(SessionPanel, ValueWidget):  # type: ignore[misc]
         self._structure = StructureView(
             reader, selection.current, lambda: self.sources[0], self._changed
         )
-        self._records = Records(
-            reader, selection.current, sources, self._structure, changed=self._changed,
-            failed=self.fail,
-        )  # fmt: skip
         self._bookmarks = Bookmarks(selection, self._changed)
         self._past = TimeMachine(
             selection, reader, sources, history, self.broadcast_state, self.fail
@@ -191,7 +185,7 @@ class HexView(SessionPanel, ValueWidget):  # type: ignore[misc]
     def models(self) -> tuple[object, ...]:
         """Return the objects besides the panel whose handlers a view can call."""
         return (
-            self._search, self._structure, self._records, self._bookmarks, self._overview,
+            self._search, self._structure, self._bookmarks, self._overview,
             self._image, self._past,
         )  # fmt: skip
 
@@ -208,7 +202,6 @@ class HexView(SessionPanel, ValueWidget):  # type: ignore[misc]
         self._overview.reset()
         self._image.reset()
         self._structure.region_changed()
-        self._records.reset()
 
     def _session_changed(self, change: str) -> None:
         self._bookmarks.keep_only(self._session.regions)
@@ -285,7 +278,6 @@ class HexView(SessionPanel, ValueWidget):  # type: ignore[misc]
             "at": self._selection.at,
             "selection": list(self._selection.span), "search": self._search.state,
             "undoable": self._edits.undoable, "structure": self._structure.state(),
-            "records": self._records.state(),
             "bookmarks": [[name, *span] for name, span in here.items()],
             "image": self._image.setting, "history": self._past.state(),
         }  # fmt: skip
@@ -387,23 +379,6 @@ class HexView(SessionPanel, ValueWidget):  # type: ignore[misc]
         return {"at": edit.at, "size": len(edit.data)}
 
     # Calls from a cell.
-
-    def arrange(self, where: str = "", *, sort: str = "", descending: bool = False) -> None:
-        """Filter and sort the table of records in the views, as its controls do.
-
-        The region is not copied: its memory is read with the size of a record as stride.
-
-        Args:
-            where: Conditions joined by "and": "size > 0x40 and kind == 3"; "" for all records.
-            sort: Name of a field; "" for the order of memory.
-            descending: Sort from the greatest value.
-
-        Raises:
-            ValueError: There are no records, a condition or a field is invalid, or the host's
-                memory is not in this process.
-            BoundsError: There are more than 10,000,000 records.
-        """
-        self._records.arrange(where, sort, descending)
 
     def goto(self, offset: int | str) -> None:
         """Select one byte and scroll to it.
