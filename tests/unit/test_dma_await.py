@@ -98,15 +98,6 @@ def test_one_transfer_can_be_awaited_by_two_tasks():
         assert first is second
 
 
-def test_two_queues_can_be_awaited_in_one_loop():
-    async def main(one, two):
-        return await asyncio.gather(result(one), result(two))
-
-    with rig("fault", rules=DELAY) as r, rig(path="worker", size=MIB) as other:
-        pair = asyncio.run(main(r.queue.write(*r.pair), other.queue.write(*other.pair)))
-        assert [c.size for c in pair] == [4096, MIB]
-
-
 def test_a_cancelled_await_lets_the_transfer_go_on():
     async def main(transfer):
         task = asyncio.create_task(result(transfer))
@@ -168,14 +159,6 @@ def test_a_queue_that_is_closed_while_awaited_flushes_at_once():
         assert asyncio.run(main(r)) is Status.FLUSHED
 
 
-def test_an_await_on_a_closed_queue_is_flushed():
-    with rig("fault", rules=DELAY) as r:
-        transfer = r.queue.write(*r.pair, size=8)
-        r.queue.close()
-        with pytest.raises(dgkit.TransferError, match="FLUSHED"):
-            asyncio.run(result(transfer))
-
-
 @pytest.mark.parametrize("status", [Status.PEER_LOST, Status.IO_FAILED])
 def test_an_error_status_raises_in_the_task(status):
     with (
@@ -184,14 +167,6 @@ def test_an_error_status_raises_in_the_task(status):
     ):
         asyncio.run(result(r.queue.write(*r.pair, size=8)))
     assert info.value.completion.status is status
-
-
-def test_a_lost_completion_ends_as_timed_out():
-    with (
-        rig("fault", rules=[FaultRule("lose")], op_timeout=0.05) as r,
-        pytest.raises(dgkit.TransferError, match="TIMED_OUT"),
-    ):
-        asyncio.run(result(r.queue.write(*r.pair, size=8)))
 
 
 def test_an_awaited_queue_is_freed_with_its_last_reference():

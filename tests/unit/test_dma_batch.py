@@ -6,9 +6,7 @@ from support.dma import pattern, rig
 
 import dgkit
 from dgkit import WC_DTYPE, WR_DTYPE, FaultRule, Status
-from dgkit.errors import AccessDenied, BoundsError, ClosedError, PeerTimeout, QueueFull
-
-FENCE, CHAIN = 1, 2
+from dgkit.errors import BoundsError, ClosedError, PeerTimeout, QueueFull
 
 
 def batch_of(r, n, size=64, op=1):
@@ -59,14 +57,6 @@ def test_a_posted_batch_moves_all_and_each_record_completes_once(r):
     assert r.queue.pending == 0
 
 
-def test_stamps_that_several_share_say_so(r):
-    out = np.zeros(16, WC_DTYPE)
-    assert r.queue.run(batch_of(r, 16), out) == 16
-    assert (out["flags"] & 1).all()
-    assert r.queue.run(batch_of(r, 1), out) == 1
-    assert out["flags"][0] & 1 == 0
-
-
 def test_run_gives_all_completions_in_the_order_of_the_records(r):
     out = np.zeros(20, WC_DTYPE)
     for _ in range(50):
@@ -74,45 +64,6 @@ def test_run_gives_all_completions_in_the_order_of_the_records(r):
         assert out["user"][:16].tolist() == list(range(100, 116))
     assert not out[16:]["user"].any()
     assert r.remote_bytes[:1024] == r.local_bytes[:1024]
-
-
-def test_reads_and_writes_mix_in_one_batch(r):
-    r.remote_bytes[:] = pattern(4096, 2)
-    before = bytes(r.remote_bytes)
-    batch = batch_of(r, 2)
-    batch["op"] = [0, 1]
-    batch["local_offset"], batch["remote_offset"] = [0, 128], [0, 256]
-    out = np.zeros(2, WC_DTYPE)
-    r.queue.run(batch, out)
-    assert out["op"].tolist() == [0, 1]
-    assert r.local_bytes[:64] == before[:64]
-    assert r.remote_bytes[256:320] == r.local_bytes[128:192]
-
-
-def test_a_chain_is_one_operation_with_the_last_records_user(r):
-    batch, out = batch_of(r, 6), np.zeros(6, WC_DTYPE)
-    batch["flags"] = [CHAIN, CHAIN, 0, 0, CHAIN, 0]
-    assert r.queue.run(batch, out) == 3
-    assert out["user"][:3].tolist() == [102, 103, 105]
-    assert out["size"][:3].tolist() == [192, 64, 128]
-    r.queue.post(batch)
-    assert sorted(poll_all(r.queue, 3)["user"]) == [102, 103, 105]
-    assert r.queue.pending == 0
-
-
-def test_a_chain_that_does_not_end_is_refused(r):
-    batch = batch_of(r, 2)
-    batch["flags"] = CHAIN
-    with pytest.raises(ValueError, match="DG_CHAIN: a chain must end within its batch"):
-        r.queue.post(batch)
-
-
-def test_rows_in_a_batch(r):
-    batch, out = batch_of(r, 1, size=4), np.zeros(1, WC_DTYPE)
-    batch["rows"], batch["local_stride"], batch["remote_stride"] = 3, 10, 4
-    assert r.queue.run(batch, out) == 1
-    assert out["size"][0] == 12
-    assert r.remote_bytes[:12] == r.local_bytes[:4] + r.local_bytes[10:14] + r.local_bytes[20:24]
 
 
 def test_an_empty_batch_and_an_empty_out_do_nothing(r):
@@ -194,47 +145,6 @@ def test_an_out_that_is_too_short_is_refused_before_anything_is_posted():
         assert r.queue.pending == 0
 
 
-@pytest.mark.parametrize("path", ["auto", "inline", "worker"])
-@pytest.mark.parametrize(
-    ("field", "value", "error", "words"),
-    [
-        ("size", 0, ValueError, "0 bytes"),
-        ("remote_offset", 4033, BoundsError, r"remote region #\d+: offset 4,033 \+ size 64"),
-        ("local", 0, ClosedError, "local region #0 is closed"),
-        ("remote", 0xFFFFFFFF, ClosedError, "remote region #4294967295 is closed"),
-        ("op", 2, ValueError, "an atomic operation has size 64 and rows 0"),
-        ("op", 4, ValueError, r"operation 4 is unknown; .*DG_COMPARE_SWAP \(3\)"),
-        ("flags", 8, ValueError, "unknown flags 0x8"),
-    ],
-)
-def test_one_bad_record_refuses_the_whole_batch_and_is_named(path, field, value, error, words):
-    with rig(path=path) as r:
-        r.local_bytes[:] = pattern(4096)
-        batch = batch_of(r, 8)
-        batch[field][5] = value
-        for post in (
-            r.queue.post,
-            lambda b: r.queue.run(b, np.zeros(8, WC_DTYPE)),
-            r.queue.prepare,
-        ):
-            with pytest.raises(error, match=words):
-                post(batch)
-        with pytest.raises(error, match="record 5 of 8"):
-            r.queue.post(batch)
-        assert r.queue.pending == 0
-        assert not any(r.remote_bytes)
-        r.local.close()
-        r.target.close()
-
-
-def test_access_is_checked_for_each_record():
-    with rig(remote_access="r") as r:
-        batch = batch_of(r, 3)
-        batch["op"] = [0, 1, 0]
-        with pytest.raises(AccessDenied, match=r"record 1 of 3: remote region .* is read-only"):
-            r.queue.post(batch)
-
-
 def test_a_batch_larger_than_the_queue_is_refused():
     with rig(depth=4) as r:
         for post in (r.queue.post, lambda b: r.queue.run(b, np.zeros(5, WC_DTYPE))):
@@ -256,13 +166,6 @@ def test_run_with_a_lost_completion_says_how_many_are_missing():
         with pytest.raises(PeerTimeout, match=r"1 operations are not complete after 0.[3-9]"):
             r.queue.run(batch_of(r, 4), out, timeout=0.3)
         assert r.queue.run(batch_of(r, 4), out, timeout=5) == 4
-
-
-def test_run_without_a_timeout_ends_lost_ones_as_timed_out():
-    with rig("fault", rules=[FaultRule("lose", skip=1, count=1)], op_timeout=0.02) as r:
-        out = np.zeros(3, WC_DTYPE)
-        assert r.queue.run(batch_of(r, 3), out) == 3
-        assert out["status"].tolist() == [Status.OK, Status.TIMED_OUT, Status.OK]
 
 
 def test_poll_never_gives_the_completion_of_a_transfer_or_a_run():
@@ -369,12 +272,3 @@ def test_uniform_requests_to_a_revoked_region_fail_each_with_its_status():
             assert set(found["status"]) == {dgkit.Status.REMOTE_ACCESS_ERROR}
             assert set(found["size"]) == {0}
             assert found["user"].tolist() == batch["user"].tolist()
-
-
-def test_uniform_requests_of_a_closed_queue_can_still_be_reaped():
-    with rig(path="worker", depth=64) as r:
-        r.queue.post(batch_of(r, 37, size=64))
-        r.queue.close()
-        done = poll_all(r.queue, 37)
-        assert done["user"].tolist() == batch_of(r, 37, size=64)["user"].tolist()
-        assert set(done["status"]) <= {dgkit.Status.OK, dgkit.Status.FLUSHED}

@@ -73,23 +73,6 @@ def test_a_delay_comes_that_much_later():
         assert r.queue.write(*r.pair, size=8).wait(5).latency_ns >= 2_000_000
 
 
-def test_a_reordered_write_becomes_visible_after_the_next_one():
-    with rig("fault", rules=[FaultRule("reorder", count=1)]) as r:
-        r.local_bytes[:2] = b"ab"
-        first = r.queue.write(*r.pair, size=1)
-        second = r.queue.write(*r.pair, size=1, local_offset=1)
-        assert first.wait(5).complete_ns >= second.wait(5).complete_ns
-        assert r.remote_bytes[:1] == b"a"
-
-
-def test_a_lost_completion_moves_its_bytes():
-    with rig("fault", rules=[FaultRule("lose")], op_timeout=0.02) as r:
-        r.local_bytes[:4] = b"lost"
-        with pytest.raises(dgkit.TransferError, match="TIMED_OUT"):
-            r.queue.write(*r.pair, size=4).wait(5)
-        assert r.remote_bytes[:4] == b"lost"
-
-
 @pytest.mark.parametrize(
     ("values", "error", "words"),
     [

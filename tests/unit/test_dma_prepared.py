@@ -8,7 +8,7 @@ from support.dma import pattern, rig
 
 import dgkit
 from dgkit import WC_DTYPE, WR_DTYPE, FaultRule, Op, Status
-from dgkit.errors import AccessDenied, BoundsError, ClosedError, QueueFull
+from dgkit.errors import BoundsError, ClosedError, QueueFull
 
 
 @pytest.fixture(
@@ -54,13 +54,6 @@ def test_run_moves_the_bytes_each_time(r):
         assert r.local_bytes[:8] == r.remote_bytes[100:108]
 
 
-def test_rows_can_be_prepared(r):
-    shape = {"size": 4, "rows": 3, "local_stride": 10, "remote_stride": 4}
-    with r.queue.prepare_write(*r.pair, **shape) as op:
-        assert op.run().size == 12
-    assert r.remote_bytes[:12] == r.local_bytes[:4] + r.local_bytes[10:14] + r.local_bytes[20:24]
-
-
 def test_post_completes_in_poll_with_its_user(r):
     out = np.zeros(8, WC_DTYPE)
     with r.queue.prepare_write(*r.pair, size=8, user=77) as op:
@@ -104,11 +97,6 @@ def test_preparing_nonsense_is_refused(shape, error, words):
                 prepare(*r.pair, **shape)
 
 
-def test_preparing_what_access_forbids_is_refused():
-    with rig(remote_access="r") as r, pytest.raises(AccessDenied, match="is read-only"):
-        r.queue.prepare_write(*r.pair, size=8)
-
-
 def test_a_failure_raises_and_carries_the_completion():
     with (
         rig("fault", rules=[FaultRule("error", skip=1)]) as r,
@@ -118,16 +106,6 @@ def test_a_failure_raises_and_carries_the_completion():
         with pytest.raises(dgkit.TransferError, match="IO_FAILED") as info:
             op.run()
         assert info.value.completion.status is Status.IO_FAILED
-
-
-def test_a_lost_completion_of_a_run_ends_as_timed_out():
-    with (
-        rig("fault", rules=[FaultRule("lose", count=1)], op_timeout=0.2) as r,
-        r.queue.prepare_write(*r.pair, size=8) as op,
-    ):
-        with pytest.raises(dgkit.TransferError, match="TIMED_OUT"):
-            op.run()
-        assert op.run().status is Status.OK
 
 
 @pytest.mark.parametrize("what", ["op", "batch"])
@@ -206,27 +184,6 @@ def test_a_prepared_batch_runs_again_and_again(r):
             wcs["user"] = 1
 
 
-def test_a_prepared_batch_with_a_chain_has_fewer_completions(r):
-    batch = records(r, 4)
-    batch["flags"] = [2, 0, 2, 0]
-    with r.queue.prepare(batch) as prepared:
-        assert prepared.run()["size"].tolist() == [32, 32]
-        prepared.post()
-        out, got = np.zeros(4, WC_DTYPE), 0
-        while got < 2:
-            got += r.queue.poll(out[got:], timeout=5)
-        assert out["user"][:2].tolist() == [1, 3]
-
-
-def test_a_failed_record_of_a_batch_raises_nothing_and_says_so_in_its_status():
-    with (
-        rig("fault", rules=[FaultRule("error", skip=1, count=1)]) as r,
-        r.queue.prepare(records(r, 3)) as prepared,
-    ):
-        assert prepared.run()["status"].tolist() == [Status.OK, Status.IO_FAILED, Status.OK]
-        assert set(prepared.run()["status"]) == {Status.OK}
-
-
 def test_a_batch_of_nothing_or_of_too_much_cannot_be_prepared():
     with rig(depth=4) as r:
         for n in (0, 5):
@@ -234,11 +191,3 @@ def test_a_batch_of_nothing_or_of_too_much_cannot_be_prepared():
                 ValueError, match=f"cannot prepare {n} records: a queue of depth 4 takes 1 to 4"
             ):
                 r.queue.prepare(records(r, n))
-
-
-def test_operations_can_be_prepared_while_others_are_pending():
-    with rig("fault", rules=[FaultRule("delay", delay_us=2000, count=1)]) as r:
-        late = r.queue.write(*r.pair, size=8)
-        with r.queue.prepare_write(*r.pair, size=8) as op:
-            assert op.run().path == "worker"
-        assert late.wait(5).size == 8

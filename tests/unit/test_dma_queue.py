@@ -27,17 +27,6 @@ def test_depth_and_path_are_kept(path, kept):
     assert "Queue (closed)" in queue._repr_html_()
 
 
-@pytest.mark.parametrize("depth", [1, 2, 3, 65_536])
-def test_any_depth_up_to_the_limit_holds_that_many(depth):
-    with rig("fault", depth=depth, rules=LOSE) as r:
-        batch = np.zeros(depth, dgkit.WR_DTYPE)
-        batch["local"], batch["remote"], batch["size"] = r.local.id, r.remote.id, 1
-        r.queue.post(batch)
-        assert r.queue.pending == depth
-        with pytest.raises(QueueFull, match=f"{depth}"):
-            r.queue.write(*r.pair, size=1)
-
-
 @pytest.mark.parametrize(
     ("depth", "error"),
     [
@@ -83,24 +72,6 @@ def test_full_is_refused_and_room_comes_back_with_each_completion():
         assert r.queue.write(*r.pair, size=8).wait(5).size == 8
 
 
-def test_a_lost_operation_holds_its_place_and_the_refusal_says_so():
-    with rig("fault", depth=2, rules=LOSE, op_timeout=0.02) as r:
-        for lost in [r.queue.write(*r.pair, size=8) for _ in range(2)]:
-            with pytest.raises(dgkit.TransferError, match="TIMED_OUT"):
-                lost.wait(5)
-        with pytest.raises(QueueFull, match="timed out still occupy 2 of the queue's 2 places"):
-            r.queue.write(*r.pair, size=8)
-
-
-def test_full_for_a_batch_posts_none_of_it():
-    with rig(depth=4, path="worker") as r:
-        batch = np.zeros(5, dgkit.WR_DTYPE)
-        batch["local"], batch["remote"], batch["size"] = r.local.id, r.remote.id, 8
-        with pytest.raises((QueueFull, BoundsError), match="5"):
-            r.queue.post(batch)
-        assert r.queue.pending == 0
-
-
 def test_close_is_idempotent_flushes_and_refuses_what_comes_after():
     with rig("fault", rules=LOSE) as r:
         lost = r.queue.write(*r.pair, size=8)
@@ -140,15 +111,6 @@ def test_completions_can_be_polled_after_close():
         assert set(out["status"][:3]) == {Status.FLUSHED}
 
 
-def test_a_transfer_that_is_complete_survives_the_close_of_its_queue():
-    with rig(path="worker") as r:
-        transfer = r.queue.write(*r.pair, size=8)
-        assert transfer.wait(5).status is Status.OK
-        r.queue.close()
-        assert transfer.wait().size == 8
-        assert transfer.done()
-
-
 def test_a_queue_that_was_not_closed_warns_and_closes():
     with Device() as device:
         queue = device.queue()
@@ -160,15 +122,6 @@ def test_a_closed_queue_warns_of_nothing():
     with Device() as device:
         device.queue().close()
         gc.collect()
-
-
-def test_the_fd_is_readable_when_armed_and_something_completed():
-    with rig("fault", rules=[FaultRule("delay", delay_us=3000)]) as r:
-        transfer = r.queue.write(*r.pair, size=8)
-        assert r.queue.arm()
-        ready, _, _ = select.select([r.queue.fileno()], [], [], 5)
-        assert ready
-        assert transfer.wait(5).status is Status.OK
 
 
 def test_the_fd_of_soft_is_readable_when_the_worker_completed():
@@ -189,13 +142,6 @@ def test_arm_is_false_when_completions_are_there_already():
             ready, _, _ = select.select([r.queue.fileno()], [], [], 5)
             assert ready
         assert r.queue.poll(out) == 1
-
-
-def test_many_queues_of_one_device_work_at_once():
-    with rig(depth=4, path="worker") as r:
-        queues = [r.device.queue(4, "worker") for _ in range(64)]
-        transfers = [q.write(*r.pair, size=64) for q in queues]
-        assert all(t.wait(5).status is Status.OK for t in transfers)
 
 
 def test_more_queues_than_the_provider_has_is_a_named_limit():
