@@ -10,7 +10,7 @@ import pytest
 from support.dma import keep
 from support.processes import cli
 from support.processes.agents import agent
-from support.processes.children import EXPORTER, IMPORTER, child, run
+from support.processes.children import run
 
 import dgkit
 from dgkit import Device, dma
@@ -121,66 +121,7 @@ def test_faults_are_injected_over_softdoca():
         assert there == local
 
 
-def test_two_devices_work_beside_each_other():
-    data = os.urandom(3 * TASK + 5)
-    with Device("softdoca") as one, Device("softdoca") as two:
-        for first, second in ((keep(one), keep(two)), (keep(two), keep(one))):
-            there = bytearray(len(data))
-            source = first.register(there)
-            remote = second.import_region(source.export())
-            local = second.register(bytearray(data))
-            assert second.queue().write(local, remote).wait().size == len(data)
-            assert there == data
-            remote.close()
-            source.close()
-            local.close()
-
-
 # ---- regions ----
-
-
-def test_a_descriptor_has_room_for_docas_export_and_is_read_by_soft(device):
-    region = device.register(bytearray(b"abc" * 100))
-    token = region.export()
-    assert 184 < len(token) <= 768
-    with Device() as made:
-        soft = keep(made)
-        assert len(soft.register(bytearray(8)).export()) == 184
-        remote, local = soft.import_region(token), soft.register(bytearray(300))
-        soft.queue().read(local, remote).wait()
-        assert local.memory == b"abc" * 100
-
-
-def test_what_another_process_exports_is_reached_by_doca(device):
-    data = (bytes(range(251)) * (TASK // 251 * 2))[: 3 * MIB]
-    for kind in ("memfd", "bytearray"):
-        with child(EXPORTER, len(data), kind, "rw", "softdoca") as exporter:
-            remote = device.import_region(bytes.fromhex(exporter.line()))
-            assert remote.method == "doca"
-            assert remote.peer_pid == exporter.pid
-            assert "doca" in repr(remote)
-            assert "by DOCA" in remote._repr_html_()
-            local = device.register(bytearray(len(data)))
-            queue = device.queue()
-            assert queue.read(local, remote).wait().size == len(data)
-            assert local.memory == data
-            local.memory[:] = os.urandom(len(data))
-            queue.write(local, remote).wait()
-            assert exporter.ask("digest") == hashlib.sha256(local.memory).hexdigest()
-            remote.close()
-
-
-def test_soft_memory_is_reached_where_it_can_be_mapped(device):
-    with child(EXPORTER, 4096, "memfd", "rw") as exporter:
-        remote = device.import_region(bytes.fromhex(exporter.line()))
-        assert remote.method == "map"
-        local = device.register(bytearray(4096))
-        device.queue().read(local, remote).wait()
-        assert local.memory[:3] == bytes(range(3))
-    with child(EXPORTER, 4096, "bytearray", "rw") as exporter:
-        token = bytes.fromhex(exporter.line())
-        with pytest.raises(Unsupported, match=r"Device\('softdoca'\)"):
-            device.import_region(token)
 
 
 # ---- what is measured ----
@@ -239,13 +180,6 @@ def test_a_session_says_that_its_dpu_is_softdoca(session):
         assert 184 < len(region.token) <= 768
 
 
-def test_memory_of_the_user_is_registered_in_place(session):
-    there = bytearray(5000)
-    with session.register(there) as region:
-        session.write(region, b"hello", offset=7)
-        assert there[7:12] == b"hello"
-
-
 def test_reports_name_the_provider_its_label_and_its_own_floor(session):
     with session.empty(64 * 1024) as region:
         latency = session.latency(region, size=64, count=500)
@@ -261,15 +195,6 @@ def test_reports_name_the_provider_its_label_and_its_own_floor(session):
         assert not report.no_floor
 
 
-def test_a_host_that_lends_by_soft_is_reached_on_the_same_machine():
-    with agent(role="host") as host, dgkit.connect(host.address, provider="softdoca") as session:
-        assert session.device.provider == "softdoca"
-        data = os.urandom(70_000)
-        with session.empty(len(data)) as region:
-            session.write(region, data)
-            assert session.read(region, size=len(data)) == data
-
-
 def test_an_agent_serves_softdoca_to_several_sessions():
     with agent(provider="softdoca", pci="03:00.0") as serving:
         with dgkit.connect(serving.address) as one, dgkit.connect(serving.address) as two:
@@ -277,13 +202,6 @@ def test_an_agent_serves_softdoca_to_several_sessions():
                 exchange(session)
         with pytest.raises(ValueError, match="pci"), agent() as soft:
             dgkit.connect(soft.address, provider="softdoca", pci="03:00.0")
-
-
-def test_many_regions_of_a_session_come_and_go(session):
-    for number in range(50):
-        with session.empty(4096) as region:
-            session.write(region, bytes([number]) * 4096)
-            assert session.read(region, size=4) == bytes([number]) * 4
 
 
 # ---- commands ----
@@ -307,13 +225,3 @@ def test_info_shows_both_and_why_not(tmp_path):
     assert " usable" in lines["softdoca"]
     assert SOFTWARE in lines["softdoca"]
     assert "DOCA" in lines["doca"]
-
-
-def test_an_importer_in_another_process_uses_doca_too(device):
-    there = bytearray(b"z" * 4096)
-    region = device.register(there)
-    with child(IMPORTER, region.export().hex(), "softdoca") as importer:
-        assert importer.line() == "doca"
-        assert importer.ask("queue.read(local, remote).wait().status.name") == "OK"
-        assert importer.ask("bytes(memory[:4])") == "b'zzzz'"
-        assert region.importers == 1

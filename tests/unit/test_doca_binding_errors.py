@@ -137,43 +137,11 @@ def test_an_object_of_another_kind_is_named_with_the_argument(says, copy):
         assert str(caught.value) == says
 
 
-def test_a_source_without_data_fails_and_the_error_says_so(copy):
-    with pytest.raises(doca.IoFailed, match="the source has no data"):
-        copy.dma.memcpy(copy.dst, copy.src).submit().wait(10)
-
-
 def test_the_message_names_the_call_the_code_and_why(copy):
     with pytest.raises(doca.BadState) as caught:
         copy.source_map.start()
     text = str(caught.value)
     assert text == "doca_mmap_start: DOCA_ERROR_BAD_STATE: the map is started"
-
-
-def test_a_context_does_not_start_without_a_progress_engine(copy):
-    with doca.Dma(copy.device) as dma, pytest.raises(doca.NotConnected):
-        dma.start()
-
-
-def test_a_context_that_does_not_run_has_no_tasks(copy):
-    copy.dma.stop()
-    with pytest.raises(doca.BadState, match="is not running"):
-        copy.dma.memcpy(copy.src, copy.dst)
-
-
-def test_an_inventory_runs_out_and_recovers(copy):
-    held = [copy.inventory.buf_by_addr(copy.target_map) for _ in range(copy.inventory.free)]
-    with pytest.raises(doca.NoMemory, match="all 16 buffers are in use"):
-        copy.inventory.buf_by_addr(copy.target_map)
-    held.pop().close()
-    held.append(copy.inventory.buf_by_addr(copy.target_map))
-
-
-def test_the_tasks_of_a_context_run_out_and_recover(copy):
-    held = [copy.dma.memcpy(copy.src, copy.dst) for _ in range(8)]
-    with pytest.raises(doca.NoMemory, match="all 8 tasks"):
-        copy.dma.memcpy(copy.src, copy.dst)
-    held.pop().close()
-    copy.dma.memcpy(copy.src, copy.dst).submit().wait(10)
 
 
 def test_a_task_in_flight_is_not_touched(copy):
@@ -203,28 +171,6 @@ def test_a_copy_above_the_limit_fails_at_its_completion_and_stops_the_context():
         copy.src.set_data(0, 100)
         copy.dma.memcpy(copy.src, copy.dst).submit().wait(10)
         assert copy.target[:100] == copy.source[:100]
-
-
-def test_what_is_in_flight_beside_a_failure_fails_too():
-    with copying((2 << 20) + 1) as copy:
-        part = copy.inventory.buf_by_data(copy.source_map, 0, 100)
-        wrong = copy.dma.memcpy(copy.src, copy.dst).submit()
-        beside = [copy.dma.memcpy(part, copy.dst).submit() for _ in range(3)]
-        while not all(task.done for task in (wrong, *beside)):
-            assert copy.pe.wait(10)
-        assert wrong.error is not None
-        assert copy.dma.stop(10) == State.IDLE
-
-
-def test_a_destination_that_may_only_be_read_is_not_written():
-    with copying() as copy:
-        constant = bytes(64)
-        with doca.Mmap(constant, copy.device) as read_only:
-            dst = copy.inventory.buf_by_addr(read_only)
-            src = copy.inventory.buf_by_data(copy.source_map, 0, 64)
-            with pytest.raises(doca.IoFailed, match="LOCAL_READ_ONLY"):
-                copy.dma.memcpy(src, dst).submit().wait(10)
-        assert constant == bytes(64)
 
 
 FAULTY = """

@@ -1,7 +1,6 @@
 """dgkit.doca: lists of buffers, gathered and scattered by one task, against plain bytes."""
 
 import gc
-from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -19,22 +18,6 @@ def copy():
         yield made
 
 
-def pieces(most):
-    """Up to `most` (offset, size) in SIZE bytes, in any order; they may lie over each other."""
-    piece = st.integers(0, SIZE - 1).flatmap(
-        lambda at: st.tuples(st.just(at), st.integers(1, min(600, SIZE - at)))
-    )
-    return st.lists(piece, min_size=1, max_size=most)
-
-
-def cuts(most):
-    """Pieces of SIZE bytes side by side, as a destination's are: (offset, size), none shared."""
-    marks = st.lists(st.integers(1, SIZE - 1), min_size=1, max_size=most, unique=True)
-    return marks.map(lambda found: [0, *sorted(found), SIZE]).map(
-        lambda edges: [(a, b - a) for a, b in pairwise(edges)]
-    )
-
-
 def chained(take, mapped, parts):
     """The first of a list of the parts of a map."""
     first = take(mapped, *parts[0])
@@ -45,34 +28,6 @@ def chained(take, mapped, parts):
 
 def joined(source, parts):
     return b"".join(bytes(source[at : at + size]) for at, size in parts)
-
-
-@given(sources=pieces(20), targets=cuts(20), order=st.randoms(use_true_random=False))
-def test_a_task_gathers_and_scatters_as_slices_of_bytes_do(sources, targets, order):
-    order.shuffle(targets)
-    with copying(SIZE, bufs=64) as copy:
-        want = bytearray(SIZE)
-        data = joined(copy.source, sources)[:SIZE]
-        sources = shortened(sources, SIZE)
-        src = chained(copy.inventory.buf_by_data, copy.source_map, sources)
-        dst = chained(copy.inventory.buf_by_addr, copy.target_map, targets)
-        copy.dma.memcpy(src, dst).submit().wait(10)
-        left = data
-        for (at, size), part in zip(targets, dst.parts, strict=True):
-            want[at : at + len(left[:size])] = left[:size]
-            assert part.data_size == len(left[:size])
-            left = left[size:]
-        assert copy.target == want
-
-
-def shortened(parts, most):
-    """The parts, as far as they hold `most` bytes together."""
-    kept, left = [], most
-    for at, size in parts:
-        if left:
-            kept.append((at, min(size, left)))
-            left -= min(size, left)
-    return kept
 
 
 @given(at=st.integers(0, SIZE - 1), to=st.integers(0, SIZE - 1), size=st.integers(1, SIZE))
@@ -97,16 +52,6 @@ def test_a_list_is_its_parts_in_their_order(copy):
     assert a.parts == (a, b, c)
     assert b.parts == (b, c)
     assert c.parts == (c,)
-
-
-def test_a_list_is_chained_behind_a_list(copy):
-    take = copy.inventory.buf_by_data
-    a, b, c, d = (take(copy.source_map, at, 10) for at in range(4))
-    a.chain(b)
-    c.chain(d)
-    a.chain(c)
-    assert a.parts == (a, b, c, d)
-    assert d.parts == (d,)
 
 
 def test_only_whole_lists_are_chained(copy):
@@ -169,14 +114,6 @@ def test_a_list_that_is_forgotten_goes_back(copy):
     assert copy.inventory.free == before
 
 
-def test_a_list_that_is_longer_than_the_device_takes_fails(copy):
-    parts = [(at, 1) for at in range(copy.device.info.max_list + 1)]
-    first = chained(copy.inventory.buf_by_data, copy.source_map, parts)
-    with pytest.raises(doca.DocaError):
-        copy.dma.memcpy(first, copy.dst).submit().wait(10)
-    assert copy.target == bytes(SIZE)
-
-
 def test_a_context_stops_though_its_failed_task_is_collected_meanwhile(copy):
     parts = [(at, 1) for at in range(copy.device.info.max_list + 1)]
     task = copy.dma.memcpy(chained(copy.inventory.buf_by_data, copy.source_map, parts), copy.dst)
@@ -188,18 +125,3 @@ def test_a_context_stops_though_its_failed_task_is_collected_meanwhile(copy):
     with copy.dma._lock:  # as close() holds it
         gc.collect()
         assert copy.dma.stop(1) == doca.State.IDLE
-
-
-def test_a_source_that_is_no_first_of_a_list_is_refused(copy):
-    a, b = (copy.inventory.buf_by_data(copy.source_map, at, 10) for at in (0, 10))
-    a.chain(b)
-    with pytest.raises(doca.InvalidValue):
-        copy.dma.memcpy(b, copy.dst).submit()
-
-
-def test_a_destination_with_too_little_room_takes_nothing(copy):
-    dst = chained(copy.inventory.buf_by_addr, copy.target_map, [(0, 10), (100, 20)])
-    src = copy.inventory.buf_by_data(copy.source_map, 0, 31)
-    with pytest.raises(doca.IoFailed, match="room for 30 bytes behind its data"):
-        copy.dma.memcpy(src, dst).submit().wait(10)
-    assert copy.target == bytes(SIZE)

@@ -8,8 +8,7 @@ import pytest
 from support.doca.binding import START, copying
 from support.processes.children import child, run
 
-from dgkit import doca
-from dgkit.doca import Code, State
+from dgkit.doca import Code
 
 
 @pytest.fixture
@@ -123,15 +122,6 @@ def test_the_handle_is_readable_when_there_is_something_and_only_then(copy):
     assert copy.pe.wait(10) == (task,)
 
 
-def test_what_was_there_before_the_request_is_told_at_once(copy):
-    task = copy.dma.memcpy(copy.src, copy.dst).submit()
-    for _ in range(3):
-        copy.pe.request_notification()
-        assert select.select([copy.pe], [], [], 10)[0]
-        copy.pe.clear_notification()
-    assert copy.pe.wait(10) == (task,)
-
-
 def test_epoll_takes_it(copy):
     with select.epoll() as epoll:
         epoll.register(copy.pe, select.EPOLLIN)
@@ -208,35 +198,6 @@ def in_threads(*works):
     return raised
 
 
-def test_each_thread_may_have_an_engine_of_its_own():
-    def work():
-        with copying(50_000) as copy:
-            task = copy.dma.memcpy(copy.src, copy.dst)
-            for turn in range(200):
-                copy.again()
-                copy.source[turn] ^= 0xFF
-                task.submit().wait(20)
-                assert copy.target == copy.source
-
-    assert in_threads(*[work] * 4) == []
-
-
-def test_threads_may_share_a_device_maps_and_an_inventory():
-    with copying(4096, bufs=64) as copy:
-
-        def work():
-            for _ in range(200):
-                memory = bytearray(b"shared")
-                with doca.Mmap(memory, copy.device) as mapped:
-                    bufs = [copy.inventory.buf_by_data(mapped) for _ in range(5)]
-                    bufs[0].chain(bufs[1]).chain(bufs[2])
-                    assert bytes(bufs[4].data) == b"shared"
-                memory.append(1)
-
-        assert in_threads(*[work] * 4) == []
-        assert copy.inventory.free == 62
-
-
 BUSY = """
 import threading
 from support.doca.binding import copying
@@ -272,21 +233,6 @@ with copying(4096) as copy:
 
 def test_a_second_thread_in_an_engine_is_turned_away_and_harms_nothing():
     assert run(START + BUSY, SOFTDOCA_FAULTS="lose") == "RUNNING ()\n"
-
-
-def test_several_contexts_share_an_engine(copy):
-    with doca.Dma(copy.device, tasks=2) as second:
-        copy.pe.connect(second)
-        second.start()
-        src = copy.inventory.buf_by_data(copy.source_map, 100, 50)
-        dst = copy.inventory.buf_by_addr(copy.target_map, 100, 50)
-        tasks = [copy.dma.memcpy(copy.src, copy.dst).submit(), second.memcpy(src, dst).submit()]
-        landed = []
-        while len(landed) < 2:
-            landed += copy.pe.wait(10)
-        assert set(landed) == set(tasks)
-        second.stop()
-        assert copy.dma.state == State.RUNNING
 
 
 def test_tasks_that_land_out_of_their_order_are_all_found(copy):
