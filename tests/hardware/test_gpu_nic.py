@@ -35,6 +35,28 @@ extern "C" __global__ void there_and_back(Q *q, u64 far, unsigned rkey, u64 near
                            doca_gpu_dev_verbs_addr{near + 524288, lkey}, size, none, &ticket);
     *bad += doca_gpu_dev_verbs_poll_cq_at(doca_gpu_dev_verbs_qp_get_cq_sq(q), ticket) != 0;
 }
+
+// A block of bytes, then a word, by one queue pair: what the word's reader finds of the bytes.
+extern "C" __global__ void bytes_then_word(Q *q, u64 far, unsigned rkey, u64 near, unsigned lkey,
+                                           int size, int count, int *wrong, int *bad)
+{
+    volatile u64 *sent = (volatile u64 *)near, *seen = (volatile u64 *)far;
+    const int last = size / 8 - 1, word = size / 8 + 8;
+    doca_gpu_dev_verbs_ticket_t ticket;
+    for (int i = 1; i <= count; i++) {
+        sent[last] = sent[word] = i;
+        __threadfence_system();
+        doca_gpu_dev_verbs_put(q, doca_gpu_dev_verbs_addr{far, rkey},
+                               doca_gpu_dev_verbs_addr{near, lkey}, size, &ticket);
+        doca_gpu_dev_verbs_put(q, doca_gpu_dev_verbs_addr{far + 8 * word, rkey},
+                               doca_gpu_dev_verbs_addr{near + 8 * word, lkey}, 8, &ticket);
+        while (seen[word] != i)
+            ;
+        __threadfence_system();
+        *wrong += seen[last] != i;
+        *bad += doca_gpu_dev_verbs_poll_cq_at(doca_gpu_dev_verbs_qp_get_cq_sq(q), ticket) != 0;
+    }
+}
 """
 # Arguments: the provider, and the address of the queue pair to connect to.
 PEER = """
@@ -86,3 +108,27 @@ def test_gpu_memory_and_the_memory_of_another_process(size: int, copied: str) ->
             assert bool((memory.array[SIZE // 2 : SIZE // 2 + size] == sent).all())
             rate = cupy.cuda.Device().attributes["ClockRate"] / 1e3  # cycles a microsecond
             print(f"{size} B, {copied}: {float(cupy.median(cycles)) / rate:.1f} us a put_signal")
+
+
+@pytest.mark.parametrize("size", [64, 4096, 200000])
+@pytest.mark.parametrize("source", ["pinned", "gpu"])
+def test_a_word_is_seen_after_the_bytes_before_it(size: int, source: str) -> None:
+    import cupy
+
+    with (
+        dgkit.Device("cuda") as device,
+        dgkit.empty(SIZE, on="gpu") as memory,
+        dgkit.empty(SIZE, on=source) as sent,
+        device.nic() as nic,
+        nic.queue_pair(128) as queue,
+        nic.queue_pair(128) as far,
+    ):
+        queue.connect(far.address)
+        far.connect(queue.address)
+        rkey, lkey = nic.key(device.register(memory)), nic.key(device.register(sent))
+        wrong, bad = cupy.zeros(1, np.int32), cupy.zeros(1, np.int32)
+        args: list[Any] = [queue, np.uint64(rkey.address), np.uint32(rkey.big_endian)]
+        args += [np.uint64(lkey.address), np.uint32(lkey.big_endian), np.int32(size)]
+        raw_module(KERNELS)["bytes_then_word"](1, 1, (*args, np.int32(5 * ROUNDS), wrong, bad))
+        cupy.cuda.get_current_stream().synchronize()
+        assert (int(wrong[0]), int(bad[0])) == (0, 0), queue.info().why
