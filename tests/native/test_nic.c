@@ -1480,6 +1480,33 @@ TEST(a_word_in_gpu_memory_is_seen_after_the_writes_before_it)
 	pair_close(&p);
 }
 
+/* Write-values are executed in order, so words behind each other need no call of their own. */
+TEST(words_in_gpu_memory_are_written_in_few_calls)
+{
+	enum { WORDS = 58, CALLS = 2 + 2 }; /* two at least; more if the NIC sees some of them late */
+	struct pair p;
+
+	provider = "cuda";
+	if (dg_provider_probe(provider, false))
+		SKIP(dg_last_error());
+	pair_open(&p, DG_NIC_PROXY);
+	gpu_knobs("copy_us=2000");
+	/* Meanwhile all words are posted. */
+	put_copy(&p.a, WQE_WRITE, p.theirs + SIZE / 2, p.rkey, p.mine, p.lkey, 4096);
+	ring(&p.a);
+	for (uint32_t i = 0; i < WORDS; i++) {
+		memcpy(p.mine + 8 * i, &(uint64_t){ i + 1 }, 8);
+		put_copy(&p.a, WQE_WRITE, p.theirs + 64 * i, p.rkey, p.mine + 8 * i, p.lkey, 8);
+	}
+	ring(&p.a);
+	for (uint16_t i = 0; i <= WORDS; i++)
+		check_done(&p.a, i);
+	for (uint32_t i = 0; i < WORDS; i++)
+		CHECK_EQ(*(uint64_t *)(p.theirs + 64 * i), i + 1);
+	CHECK(gpu_calls("cuStreamBatchMemOp") <= CALLS);
+	pair_close(&p);
+}
+
 static uint64_t seed = 88172645463325252;
 
 static uint64_t random_word(void)

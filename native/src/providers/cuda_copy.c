@@ -8,8 +8,9 @@
  * GPU busy, the compute channel waits for its time slice: 2.4 ms on an H200 instead of 7 us. So a
  * small write takes one of these forms:
  *
- *   words      up to 32 bytes in whole, aligned words, alone in the queue: write-values, and the
- *              completion's flag with them, in one call. 5 us for 8 bytes, 1 us for each word more.
+ *   words      up to 32 bytes in whole, aligned words, alone in the queue, and those that follow
+ *              behind fences: write-values, and the completion's flag with them, in one call. 5 us
+ *              for 8 bytes, 1 us for each word more.
  *              Only while `on_engine` says that the stream's last work was the copy engine's:
  *              otherwise this form waits for the time slice, and so does each one after it. In memory
  *              without a scratch granule, two rows of scratch memory go before it then.
@@ -56,6 +57,7 @@
 enum {
 	WORD = 8, /* bytes that a polling kernel never sees torn */
 	WORDS = 4, /* written by write-values; for more words, two rows are faster */
+	RUN = 32, /* words of operations behind fences that one call writes */
 	REPEATED = 256, /* rows that the copy engine repeats in 100 us */
 	SMALL = 4096, /* largest operation of a batch, in bytes */
 	BOUNCED = 16384, /* the same, beside kernels: alone, each would wait for two engines */
@@ -186,40 +188,67 @@ CUresult cuda_small_write(struct cuda_queue *q, const struct dg_op *op, uint32_t
 	return with_scratch(q, op->dst + halves, (char *)staged, rest, STAGED / 2, tail);
 }
 
-/* Submits op as write-values together with its flag, if op has that form: see the top of this file.
- * The source is read here, and the flag completes all before op, too. So the queue must otherwise be
- * empty, or, beside kernels, nothing in it may write the source. */
-static bool write_words(struct cuda_queue *q, struct dg_op *op)
+static bool is_words(const struct dg_op *op)
 {
-	CUmemOp ops[WORDS + 1] = {0};
-	const uint32_t head = q->p->sq_head + 1, n = (uint32_t)(op->size / WORD);
+	return to_gpu(op) && !from_gpu(op) && op->rows == 1 && op->size <= WORDS * WORD &&
+	       op->size % WORD == 0 && (uintptr_t)op->dst % WORD == 0;
+}
+
+/* Whether op continues a run of write-values, which are executed in order, as its fence demands. */
+static bool continues(const struct dg_op *op)
+{
+	return (op->flags & DG_FENCE) && is_words(op) && is_writable(op) && !dg_op_allowed(op);
+}
+
+/* Submits the next operation, and those of the same form that follow it behind fences, as write-values
+ * in one call: see the top of this file. The flag goes with them if nothing follows. Returns the number
+ * of operations, 0 if they have another form. Sources are read here, and the flag completes all before
+ * it, too. So the queue must otherwise be empty, or, beside kernels, nothing in it may write a source. */
+static uint32_t write_words(struct cuda_queue *q, bool *flagged)
+{
+	CUmemOp ops[RUN + 1], *at = ops;
+	const struct dg_op *op = sq_entry(q->p, q->p->sq_head);
 	const bool alone = q->submitted == q->done && q->done == q->p->sq_head;
 	const bool behind = q->bounce && (op->flags & DG_FENCE) && !q->to_host;
+	uint32_t head = q->p->sq_head;
+	bool last;
 
-	if (!q->c->word_writes || op->rows != 1 || op->size > WORDS * WORD || op->size % WORD ||
-	    (uintptr_t)op->dst % WORD || !to_gpu(op) || from_gpu(op) || (!alone && !behind) ||
-	    sq_has(q->p, head) || !is_writable(op))
-		return false;
+	if (!q->c->word_writes || !is_words(op) || (!alone && !behind) || !is_writable(op))
+		return 0;
+	do {
+		for (uint64_t i = 0; i < op->size; i += WORD) {
+			uint64_t value;
+			memcpy(&value, op->src + i, WORD);
+			*at++ = (CUmemOp){.writeValue = {.operation = CU_MEM_OP_WRITE_VALUE_64,
+							 .address = gpu_ptr(op->dst) + i,
+							 .value = value}};
+		}
+		sq_entry(q->p, head)->status = DG_OK;
+		last = !sq_has(q->p, ++head);
+		op = sq_entry(q->p, head);
+	} while (!last && at + WORDS <= ops + RUN && continues(op));
+	const uint32_t n = head - q->p->sq_head;
+	op = sq_entry(q->p, q->p->sq_head);
 	/* Two rows are no slower than write-values behind two others, if their form is possible. */
-	if (!q->stream->on_engine && (tail_of(op) || cuda_take_engine(q)))
-		return false;
-	for (uint32_t i = 0; i < n; i++) {
-		ops[i].writeValue.operation = CU_MEM_OP_WRITE_VALUE_64;
-		ops[i].writeValue.address = gpu_ptr(op->dst) + (uint64_t)i * WORD;
-		memcpy(&ops[i].writeValue.value, op->src + (uint64_t)i * WORD, WORD);
-	}
-	/* Each write-value is executed after those before it. */
-	ops[n].writeValue.operation = CU_MEM_OP_WRITE_VALUE_32;
-	ops[n].writeValue.address = gpu_ptr(q->flag);
-	ops[n].writeValue.value = head;
+	if (n == 1 && (!last || (!q->stream->on_engine && tail_of(op))))
+		return 0;
+	if (!q->stream->on_engine && cuda_take_engine(q))
+		return 0;
+	if (last)
+		*at++ = (CUmemOp){.writeValue = {.operation = CU_MEM_OP_WRITE_VALUE_32,
+						 .address = gpu_ptr(q->flag),
+						 .value = head}};
 	uint64_t since = now_ns();
-	if (cuda.cuStreamBatchMemOp(q->stream->handle, n + 1, ops, 0))
-		return false;
-	q->submitted = head;
+	if (cuda.cuStreamBatchMemOp(q->stream->handle, (unsigned)(at - ops), ops, 0))
+		return 0;
 	q->timed = (struct timed){
-		.form = BY_WORDS, .running = alone, .upto = head, .n = 1, .since_ns = since};
-	q->last_poll_ns = now_ns();
-	return true;
+		.form = BY_WORDS, .running = alone, .upto = head, .n = n, .since_ns = since};
+	*flagged = last;
+	if (last) {
+		q->submitted = head;
+		q->last_poll_ns = now_ns();
+	}
+	return n;
 }
 
 static CUresult copy_row(struct cuda_queue *q, const struct dg_op *op, uint32_t index)
@@ -402,7 +431,7 @@ void cuda_submit(struct cuda_queue *q)
 {
 	struct dg_pipe *p = q->p;
 	struct group g = {0};
-	uint32_t before = p->sq_head;
+	uint32_t before = p->sq_head, n;
 	bool gpu = false, failed = false, flagged = false;
 	q->to_host &= q->submitted != q->done;
 	if (cuda_serve(q))
@@ -413,6 +442,7 @@ void cuda_submit(struct cuda_queue *q)
 			break;
 		if (op->flags & DG_FENCE)
 			flush_before(q, &g);
+		flagged = false;
 		int status = atomic_load_explicit(&q->c->lost, memory_order_relaxed)
 				     ? DG_IO_FAILED
 				     : q->submit_chain;
@@ -421,7 +451,9 @@ void cuda_submit(struct cuda_queue *q)
 		op->status = (uint16_t)status;
 		if (status)
 			cuda_flush(q, &g);
-		else if (!(flagged = write_words(q, op)))
+		else if ((n = write_words(q, &flagged)))
+			p->sq_head += n - 1;
+		else
 			submit_one(q, op, &g);
 		gpu |= op->flags & OP_GPU && !status;
 		q->to_host |= !to_gpu(op);
