@@ -186,6 +186,7 @@ struct dg_nic_qp {
 	/* The receive queue: `own`, or one that it shares. */
 	struct nic_receives own, *rq;
 	uint64_t posted, received; /* of its box: published; completed */
+	uint64_t ignored; /* the peer's `resets` whose messages are of an earlier connection, or UINT64_MAX */
 	uint16_t places[NIC_WINDOW]; /* in the ring, of the receives in the box */
 	/* Of this pass. */
 	uint64_t pass_bytes;

@@ -132,6 +132,8 @@ static void write_box(struct dg_nic_qp *qp)
 		atomic_store_explicit(&b->delivered, 0, memory_order_relaxed);
 		atomic_store_explicit(&b->wants, 0, memory_order_relaxed);
 		atomic_store_explicit(&b->dry, 0, memory_order_relaxed);
+		/* Release: a peer that sees it does not see an older `delivered`. */
+		atomic_fetch_add_explicit(&b->resets, 1, memory_order_release);
 	}
 	/* Release: a peer that sees the state also sees the rest. */
 	atomic_store_explicit(&b->state, qp->state, memory_order_release);
@@ -352,6 +354,13 @@ static int change(struct dg_nic_qp *qp, uint32_t to, const dg_nic_address *peer,
 		qp->access = access;
 	if (to == DG_NIC_RTR && peer)
 		qp->address = *peer;
+	if (to == DG_NIC_RTR && qp->far) { /* no datagrams */
+		/* In this order: messages after a reset that comes in between are not ignored. The peer sends
+		 * none for this connection before it sees RTR. */
+		qp->ignored = atomic_load_explicit(&qp->far->resets, memory_order_acquire);
+		if (!atomic_load_explicit(&qp->far->delivered, memory_order_acquire))
+			qp->ignored = UINT64_MAX;
+	}
 	if (to == DG_NIC_ERROR)
 		dg_nic_qp_fail(qp, NULL, 0);
 	qp->state = to;

@@ -14,6 +14,8 @@
  *	wants      receives of the peer that the sender waits for: how many there have to be, and in the low
  *	           bits the number of the try. The peer publishes those of a ring that queue pairs share
  *	           only when one is wanted
+ *	resets     how often the queue pair was reset: a peer that is connected again before this one does
+ *	           not take the messages of before
  *	dry        the peer's `wants` for which there is no receive: the answer "receiver not ready" (RNR)
  *
  *	receiver: stores a receive, then `posted` (release). Sender: loads `posted` (acquire).
@@ -40,7 +42,7 @@
 
 enum { NIC_WINDOW = 64, NIC_INLINE = 32, NIC_DATAGRAMS = 32, NIC_TRY_BITS = 3 };
 #define NIC_MAGIC   0x31434e74696b6764ull /* "dgkitNC1" */
-#define NIC_VERSION 6u
+#define NIC_VERSION 7u
 
 /* descriptor: of the region, `length` bytes; 0 if other NICs have no right to it. */
 struct nic_key_body {
@@ -100,7 +102,7 @@ enum {
 struct nic_box {
 	_Atomic uint32_t qpn, state, access, pd, peer_qpn, inline_receive, receive_entries, rnr_timer;
 	_Atomic uint64_t peer_gid[2];
-	_Alignas(64) _Atomic uint64_t posted, consumed, delivered, wants, dry;
+	_Alignas(64) _Atomic uint64_t posted, consumed, delivered, wants, dry, resets;
 	_Alignas(64) struct nic_receive receives[NIC_WINDOW];
 	struct nic_message messages[NIC_WINDOW];
 };

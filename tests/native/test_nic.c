@@ -1383,6 +1383,37 @@ TEST(an_armed_cq_sends_one_event_for_a_cqe)
 	pair_close(&p);
 }
 
+TEST(messages_of_an_earlier_connection_are_not_taken)
+{
+	struct pair p;
+	uint64_t before;
+
+	pair_open(&p, DG_NIC_PROXY);
+	put_receive(&p.b, p.theirs, p.rkey, 64);
+	put_send(&p.a, WQE_SEND, p.mine, p.lkey, 64);
+	ring(&p.a);
+	CHECK_EQ(wait_receive(&p.b).size, 64);
+	const dg_nic_address a = address_of(&p.a), b = address_of(&p.b);
+	/* One side first: the other still has the message of before. */
+	CHECK_EQ(dg_nic_qp_modify(p.b.qp, DG_NIC_RESET, NULL, 0), 0);
+	p.b.posted = 0;
+	put_receive(&p.b, p.theirs, p.rkey, 64);
+	program_connect(&p.b, &a);
+	before = passes(p.nic);
+	while (passes(p.nic) < before + 3)
+		;
+	CHECK_EQ(qp_info(&p.b).state, DG_NIC_RTS);
+	CHECK_EQ(qp_info(&p.b).produced_cqes, 0);
+	CHECK_EQ(dg_nic_qp_modify(p.a.qp, DG_NIC_RESET, NULL, 0), 0);
+	p.a.next = 0;
+	ring(&p.a);
+	program_connect(&p.a, &b);
+	put_send(&p.a, WQE_SEND, p.mine, p.lkey, 32);
+	ring(&p.a);
+	CHECK_EQ(wait_receive(&p.b).size, 32);
+	pair_close(&p);
+}
+
 TEST(parts_of_an_adapter_have_numbers_of_their_own)
 {
 	dg_device *dev = device_spinning(0);
