@@ -659,7 +659,7 @@ void dg_mover_close(dg_mover *m);
 
 /* Up to DG_NIC_KEYS keys and DG_NIC_QPS queue pairs are open at once, with DG_NIC_SGES data segments
  * a receive. */
-enum { DG_NIC_KEYS = 8192, DG_NIC_QPS = 1024, DG_NIC_SGES = 4, DG_NIC_ENTRIES_MAX = 32768,
+enum { DG_NIC_KEYS = 8192, DG_NIC_QPS = 1024, DG_NIC_SGES = 32, DG_NIC_ENTRIES_MAX = 32768,
        DG_NIC_CQES_MAX = 4194304 };
 typedef struct dg_nic dg_nic;
 typedef struct dg_nic_cq dg_nic_cq;
@@ -734,8 +734,8 @@ typedef struct dg_nic_srq_config {
 } dg_nic_srq_config;
 
 /* send_ring: send_entries WQE basic blocks of 64 bytes; receive_ring: receive_entries of 16 *
- * receive_sges bytes. The entries are powers of two, up to DG_NIC_ENTRIES_MAX; receive_sges is 1, 2
- * or DG_NIC_SGES. record: two big-endian words, the counts of receives and of sends. doorbell_mode:
+ * receive_sges bytes. The entries are powers of two, up to DG_NIC_ENTRIES_MAX; receive_sges is one up to
+ * DG_NIC_SGES. record: two big-endian words, the counts of receives and of sends. doorbell_mode:
  * enum dg_nic_doorbell. All of this is memory that the CPU can access until dg_nic_qp_close()
  * returns. receive_cq may be NULL if receive_entries is 0. pd: protection domain; keys of other
  * domains are refused. inline_receive: received messages of up to 32 bytes are stored in the CQE

@@ -42,7 +42,8 @@ enum {
 	MAX_PDS = 8192,
 	MAX_SRQS = 1024,
 	MAX_AHS = 8192,
-	MAX_SRQ_SGES = 3, /* the links of the list take the place of a fourth */
+	MAX_SGES = 30, /* of a send queue: as ConnectX adapters have */
+	MAX_SRQ_SGES = DG_NIC_SGES - 1, /* the links of the list take the place of one */
 	MAX_QP_RD_ATOM = 16,
 };
 

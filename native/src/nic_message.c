@@ -67,9 +67,11 @@ static bool inline_message(struct dg_nic_qp *qp, struct nic_message *m)
 static uint64_t load_receive(struct dg_nic_qp *qp, struct nic_receive *to)
 {
 	uint64_t room = 0;
-	load_words(to, &qp->far->receives[qp->sent % NIC_WINDOW], RECEIVE_WORDS);
+	const struct nic_receive *from = &qp->far->receives[qp->sent % NIC_WINDOW];
+	load_words(to, from, RECEIVE_WORDS);
 	if (to->n > DG_NIC_SGES)
 		to->n = DG_NIC_SGES;
+	load_words(to->segments, from->segments, SEGMENT_WORDS * to->n);
 	for (uint32_t i = 0; i < to->n; i++)
 		room += to->segments[i].size;
 	return room;

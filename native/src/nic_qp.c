@@ -26,8 +26,8 @@ static int check_receives(const dg_nic_qp_config *c)
 		return dg_fail(EINVAL, "the receive ring is at %p; it needs an address that is a "
 				       "multiple of %d",
 			       c->receive_ring, WQE_SEGMENT);
-	if (c->receive_sges != 1 && c->receive_sges != 2 && c->receive_sges != DG_NIC_SGES)
-		return dg_fail(EINVAL, "a receive has %u data segments; it has 1, 2 or %d",
+	if (!c->receive_sges || c->receive_sges & (c->receive_sges - 1) || c->receive_sges > DG_NIC_SGES)
+		return dg_fail(EINVAL, "a receive has %u data segments; it is a power of two up to %d",
 			       c->receive_sges, DG_NIC_SGES);
 	if (!c->record || !c->receive_cq)
 		return dg_fail(EINVAL, "a queue pair with receive entries needs a doorbell record and "

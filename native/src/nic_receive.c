@@ -64,9 +64,10 @@ static void publish(struct dg_nic_qp *qp)
 {
 	uint8_t bytes[WQE_SEGMENT * DG_NIC_SGES];
 	struct nic_segment segments[DG_NIC_SGES];
-	struct nic_receive r = {0};
+	struct nic_receive r;
 	qp->places[qp->posted % NIC_WINDOW] = dg_nic_load_receive(qp->rq, bytes);
 	r.n = dg_nic_parse_receive(bytes, qp->rq->sges, segments);
+	r.syndrome = 0;
 	for (uint32_t i = 0; i < r.n; i++) {
 		r.segments[i].address = segments[i].address;
 		r.segments[i].key = segments[i].key;
@@ -74,7 +75,8 @@ static void publish(struct dg_nic_qp *qp)
 		if (!r.syndrome)
 			r.syndrome = dg_nic_check_segment(qp, &segments[i]);
 	}
-	store_words(&qp->box->receives[qp->posted % NIC_WINDOW], &r, RECEIVE_WORDS);
+	store_words(&qp->box->receives[qp->posted % NIC_WINDOW], &r,
+		    RECEIVE_WORDS + SEGMENT_WORDS * r.n);
 	qp->posted++;
 	atomic_store_explicit(&qp->box->posted, qp->posted, memory_order_release);
 }

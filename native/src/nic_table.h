@@ -94,7 +94,8 @@ struct nic_inbox {
 
 enum {
 	KEY_WORDS = sizeof(struct nic_key_body) / 8,
-	RECEIVE_WORDS = sizeof(struct nic_receive) / 8,
+	RECEIVE_WORDS = offsetof(struct nic_receive, segments) / 8, /* without its segments */
+	SEGMENT_WORDS = 2,
 	MESSAGE_WORDS = sizeof(struct nic_message) / 8,
 	DATAGRAM_WORDS = offsetof(struct nic_datagram, data) / 8 /* without its bytes */
 };

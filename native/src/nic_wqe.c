@@ -121,7 +121,7 @@ static bool parse_datagram(const uint8_t *bytes, uint32_t segments, struct nic_w
 	       fail(f, SYNDROME_LOCAL_LENGTH, "bytes of the datagram", w->total, DG_NIC_MTU);
 }
 
-/* Whether queue pairs of this kind execute the opcode. */
+/* Whether queue pairs of this kind, which is not RC, execute the opcode. */
 static bool has_opcode(uint32_t transport, uint32_t opcode)
 {
 	switch (opcode) {
@@ -135,14 +135,14 @@ static bool has_opcode(uint32_t transport, uint32_t opcode)
 	case WQE_WRITE_IMM:
 		return transport != DG_NIC_UD;
 	default:
-		return transport == DG_NIC_RC;
+		return false;
 	}
 }
 
 static bool parse_body(const uint8_t *bytes, uint32_t segments, uint32_t opmod, uint32_t transport,
 		       struct nic_wqe *w, struct nic_fault *f)
 {
-	if (!has_opcode(transport, w->opcode))
+	if (__builtin_expect(transport != DG_NIC_RC, 0) && !has_opcode(transport, w->opcode))
 		return fail(f, SYNDROME_LOCAL_QP, "opcode, not of this transport", w->opcode, 0);
 	switch (w->opcode) {
 	case WQE_NOP:

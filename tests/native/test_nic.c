@@ -140,6 +140,64 @@ static void use_transport(struct pair *p, uint32_t transport)
 	program_connect(&p->b, &a);
 }
 
+/* An entry with this many segments of 3 bytes, each 5 behind the one before. */
+static void put_list(struct pair *p, uint8_t opcode, uint32_t count)
+{
+	static _Alignas(64) uint8_t w[WQE_BLOCK * WQE_BLOCKS_MAX];
+	const uint32_t first = opcode == WQE_SEND ? 1 : 2;
+
+	control(&p->a, w, opcode, first + count, WQE_CQE);
+	remote_segment(w + 16, p->theirs, p->rkey);
+	for (uint32_t i = 0; i < count; i++)
+		data_segment(w + 16 * (first + i), p->mine + 5 * i, p->lkey, 3);
+	put_entry(&p->a, w, wqe_blocks(w));
+}
+
+TEST(entries_and_receives_have_lists_of_segments)
+{
+	enum { COUNT = 30 };
+	struct pair p;
+	uint8_t *const list = aligned_alloc(64, 16 * DG_NIC_SGES);
+	uint8_t expected[3 * COUNT];
+
+	pair_open(&p, DG_NIC_RECORD);
+	CHECK_EQ(dg_nic_qp_close(p.b.qp), 0);
+	free(p.b.c.receive_ring);
+	p.b.c.receive_ring = list;
+	p.b.c.receive_entries = 1;
+	p.b.c.receive_sges = DG_NIC_SGES;
+	CHECK_EQ(dg_nic_qp_open(p.nic, &p.b.c, &p.b.qp), 0);
+	p.b.qpn = qp_info(&p.b).qpn;
+	CHECK_EQ(dg_nic_qp_modify(p.a.qp, DG_NIC_RESET, NULL, 0), 0);
+	const dg_nic_address a = address_of(&p.a), b = address_of(&p.b);
+	program_connect(&p.a, &b);
+	program_connect(&p.b, &a);
+	fill(p.mine, 5 * COUNT, 1);
+	for (int i = 0; i < 3 * COUNT; i++)
+		expected[i] = p.mine[i / 3 * 5 + i % 3];
+	put_list(&p, WQE_WRITE, COUNT);
+	ring(&p.a);
+	check_done(&p.a, 0);
+	CHECK_EQ(memcmp(p.theirs, expected, sizeof expected), 0);
+	memset(p.mine, 0, 5 * COUNT);
+	put_list(&p, WQE_READ, COUNT);
+	ring(&p.a);
+	check_done(&p.a, 8);
+	for (int i = 0; i < 3 * COUNT; i++)
+		CHECK_EQ(p.mine[i / 3 * 5 + i % 3], expected[i]);
+	/* The receive has segments of 2 to 33 bytes. */
+	for (uint32_t i = 0, at = 1000; i < DG_NIC_SGES; at += 2 * (2 + i), i++)
+		data_segment(list + 16 * i, p.theirs + at, p.rkey, 2 + i);
+	atomic_store((_Atomic uint32_t *)&p.b.record[0], htobe32(1));
+	put_list(&p, WQE_SEND, COUNT);
+	ring(&p.a);
+	check_done(&p.a, 16);
+	CHECK_EQ(wait_receive(&p.b).size, 3 * COUNT);
+	for (uint32_t i = 0, at = 1000, done = 0; done < 3 * COUNT; at += 2 * (2 + i), done += 2 + i, i++)
+		CHECK_EQ(memcmp(p.theirs + at, expected + done, 2 + i < 3 * COUNT - done ? 2 + i : 3 * COUNT - done), 0);
+	pair_close(&p);
+}
+
 TEST(a_message_is_tried_as_often_as_the_program_asks)
 {
 	struct pair p;

@@ -36,7 +36,7 @@
 #define RDMA_CONNECTIONS_MAX 256u
 #define RDMA_QUEUE_DEFAULT   512u
 #define RDMA_BYTES_MAX       ((uint32_t)1 << 30)
-#define RDMA_LIST_MAX        ((uint32_t)DG_NIC_SGES) /* buffers: as many segments as a receive of the NIC */
+#define RDMA_LIST_MAX        4u /* buffers: each is a segment of a receive, of which the NIC has more */
 
 enum rdma_type {
 	RDMA_RECEIVE,
