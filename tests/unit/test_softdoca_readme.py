@@ -40,7 +40,7 @@ def test_the_table_lists_exactly_the_functions_that_are_exported() -> None:
     assert {name for _, name, _ in declared(INCLUDE)} == exported
 
 
-def test_each_row_says_what_is_here_and_where_its_errors_come_from() -> None:
+def test_each_row_says_what_is_here() -> None:
     rows = rows_of(README, INCLUDE)
     assert {"NOT_SUPPORTED", "BAD_STATE"} >= {
         row.notes.partition(":")[0] for row in rows if row.status == "refuses"
@@ -48,7 +48,6 @@ def test_each_row_says_what_is_here_and_where_its_errors_come_from() -> None:
     for row in rows:
         assert row.status in ("works", "kept", "refuses"), row.name
         assert row.status != "kept" or row.notes, f"{row.name} says nothing of why it has no effect"
-        assert re.fullmatch(r"(doc(; .+)?|guess(: .+)?)?", row.errors), row.name
 
 
 def test_a_new_function_has_a_row_and_one_that_is_implemented_is_not_absent(
@@ -62,15 +61,14 @@ def test_a_new_function_has_a_row_and_one_that_is_implemented_is_not_absent(
     )
     (tmp_path / "doca_x.h").write_text(both)
     table = generate("<!-- functions -->\n\n<!-- end of functions -->", tmp_path)
-    assert "| `doca_graph.h` | `doca_graph` | works | | |" in table
-    assert "| `doca_x.h` | `doca_x_{a, b}` | refuses | NOT_SUPPORTED: no GPU | |" in table
-    assert "| `doca_flow.h` | `doca_flow` | absent | all of it | |" in table
-    assert table.count("`doca_graph`") == 1
+    assert "doca_graph" not in table
+    assert "| `doca_x.h` | `doca_x_{a, b}` | refuses | NOT_SUPPORTED: no GPU |" in table
+    assert "| `doca_flow.h` | `doca_flow` | absent | all of it |" in table
     (tmp_path / "doca_x.h").write_text(both.replace("Return NOT", "No"))
-    table = table.replace("| `doca_graph` | works | | |", "| `doca_graph` | works | fast | doc |")
-    table = generate(table, tmp_path)
-    assert "| `doca_graph.h` | `doca_graph` | works | fast | doc |" in table
-    assert "| `doca_x.h` | `doca_x_{a, b}` | works | | |" in table
+    row = "| `doca_graph.h` | `doca_graph` | works | fast |"
+    table = generate(table.replace("|---|\n", f"|---|\n{row}\n"), tmp_path)
+    assert row in table
+    assert "doca_x_" not in table
 
 
 # ---- the functions of DOCA 1.3 to 2.2 ----
@@ -78,31 +76,15 @@ def test_a_new_function_has_a_row_and_one_that_is_implemented_is_not_absent(
 WORKQ = README_PATH.parent / "include/workq"
 
 
-def functions_of_work_queues() -> str:
-    """Return the table of the functions that the headers declare and the library exports."""
-    there = set(exported(HOME / "lib/libdoca_workq.so.1"))
-    rows = []
-    for path in sorted(WORKQ.glob("*.h")):
-        found = re.findall(r"^[^#/*\s][^;{]*?\b(doca_\w+)\(", path.read_text(), re.MULTILINE)
-        if names := sorted({name for name in found if name in there}):
-            rows.append(f"| `{path.name}` | {', '.join(f'`{name}`' for name in names)} |")
-    return "\n".join(["| header | functions |", "|---|---|", *rows])
-
-
-def test_the_table_of_work_queues_is_generated_from_their_headers(
-    request: pytest.FixtureRequest,
-) -> None:
-    before, _, rest = README_PATH.read_text("utf-8").partition("<!-- generated -->\n")
-    _, _, after = rest.partition("\n<!-- end -->")
-    table = f"<!-- generated -->\n{functions_of_work_queues()}\n<!-- end -->"
-    check_generated(before + table + after, request.config)
-    declared = set(re.findall(r"`(doca_\w+)`", functions_of_work_queues()))
+def test_the_headers_of_work_queues_declare_each_function_of_their_library() -> None:
+    text = "".join(path.read_text() for path in WORKQ.glob("*.h"))
+    declared = set(re.findall(r"^[^#/*\s][^;{]*?\b(doca_\w+)\(", text, re.MULTILINE))
     functions = {
         name
         for name in exported(HOME / "lib/libdoca_workq.so.1")
         if not name.startswith("softdoca_1_3_")
     }
-    assert declared == functions
+    assert functions <= declared
 
 
 def test_the_installed_readme_is_this_one() -> None:

@@ -2,8 +2,9 @@
 
 A header says which functions there are, and, in the comment above them, which are refused:
 "Returns NOT_SUPPORTED.", or "Return BAD_STATE: the reason." for all declarations up to the next
-comment. The notes and the sources of the error codes, and that a value is accepted without effect,
-are remarks in the table itself: they are kept when it is generated again, function by function.
+comment. The notes, and that a value is accepted without effect, are remarks in the table itself:
+they are kept when it is generated again, function by function. A function that works, and of which
+there is nothing to note, has no row.
 """
 
 import re
@@ -17,9 +18,9 @@ _OF_RELEASES = re.compile(
     r"^#define DOCA_OF_(\w+) SOFTDOCA_(TO|FROM)_(\w+)(?: /\* (.*) \*/)?$", re.M
 )
 _FORMS = re.compile(r"^/\* (.*?) \*/\n#define DOCA_FORM_", re.M)
-HEAD = "| header | function | status | notes | errors |\n|---|---|---|---|---|"
+HEAD = "| header | function | status | notes |\n|---|---|---|---|"
 _ROW = re.compile(
-    r"^\|(?: `[\w.]+` \|)? `(doca_\w+(?:\{[\w, ]*\})?)` \| (\w+) \| ?(.*?) ?\| ?(.*?) ?\|$", re.M
+    r"^\|(?: `[\w.]+` \|)? `(doca_\w+(?:\{[\w, ]*\})?)` \| (\w+) \| ?(.*?) ?\|$", re.M
 )
 _DECLARED = re.compile(
     r"/\*(?P<comment>.*?)\*/|^DOCA_(?:STABLE|EXPERIMENTAL)\s+[^;()]*?\b(?P<name>doca_\w+)\(",
@@ -50,14 +51,14 @@ class Row(NamedTuple):
     name: str
     status: str
     notes: str
-    errors: str
 
 
 def generate(readme: str, include: Path) -> str:
     """Return the README with the table of these headers."""
     before, _, rest = readme.partition(BEGIN)
     table, _, after = rest.partition(END)
-    rows = [*rows_of(table, include), *absent(include)]
+    rows = [row for row in rows_of(table, include) if row[2:] != ("works", "")]
+    rows += absent(include)
     return before + BEGIN + "\n".join([HEAD, *map(_line, _grouped(rows))]) + END + after
 
 
@@ -111,21 +112,21 @@ def absent(include: Path) -> list[Row]:
     """Return the rows of what no header declares."""
     texts = " ".join(path.read_text("utf-8") for path in include.glob("*.*h"))
     return [
-        Row(header, name, "absent", "all of it" if header.startswith(f"{name}.") else "", "")
+        Row(header, name, "absent", "all of it" if header.startswith(f"{name}.") else "")
         for header, names in ABSENT.items()
         for name in names
         if not re.search(rf"\b{name}\(", texts) and not (include / header).exists()
     ]
 
 
-def _remarks(refused: str, kept: list[str] | None) -> tuple[str, str, str]:
-    status, notes, errors = kept or ("works", "", "")
+def _remarks(refused: str, kept: list[str] | None) -> tuple[str, str]:
+    status, notes = kept or ("works", "")
     status = _STATUS.get(status, status)
     if refused:
-        return "refuses", refused, errors
+        return "refuses", refused
     if status == "refuses":  # until the header changed
-        return "works", "", errors
-    return status, notes, errors
+        return "works", ""
+    return status, notes
 
 
 def _expanded(names: str) -> list[str]:
