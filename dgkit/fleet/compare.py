@@ -13,7 +13,7 @@ from .sweep import Sweep
 if TYPE_CHECKING:
     import pandas
 
-_FIGURES = ["p50_ns", "gb_per_s", "floor_moved"]
+_FIGURES = ["p50_ns", "floor_ns", "gb_per_s", "floor_gb_per_s", "floor_moved"]
 
 
 def diff(old: Any, new: Any, *, threshold: float = 1.25) -> pandas.DataFrame:
@@ -27,8 +27,8 @@ def diff(old: Any, new: Any, *, threshold: float = 1.25) -> pandas.DataFrame:
     Returns:
         One row for each pair, op, path and size: the figures of both sweeps, `latency_ratio` and
         `rate_ratio` (above 1 where the new sweep is slower), `slower`, and `only`, which is "old"
-        or "new" for a row that is missing in the other sweep. A row whose floor moved during either
-        sweep is never `slower`.
+        or "new" for a row that is missing in the other sweep. A row is `slower` by what its ratio
+        exceeds that of its floor; one whose floor moved during either sweep never is.
 
     Raises:
         TypeError, ValueError: `old` or `new` is not a sweep.
@@ -48,9 +48,14 @@ def diff(old: Any, new: Any, *, threshold: float = 1.25) -> pandas.DataFrame:
     both["latency_ratio"] = both["p50_ns_new"] / both["p50_ns_old"]
     both["rate_ratio"] = both["gb_per_s_old"] / both["gb_per_s_new"]
     worst = both[["latency_ratio", "rate_ratio"]].max(axis=1)
+    latency_floor = (both["floor_ns_new"] / both["floor_ns_old"]).fillna(1).clip(lower=1)
+    rate_floor = (both["floor_gb_per_s_old"] / both["floor_gb_per_s_new"]).fillna(1).clip(lower=1)
+    slower = (both["latency_ratio"] / latency_floor >= threshold) | (
+        both["rate_ratio"] / rate_floor >= threshold
+    )
     moved = (both["floor_moved_old"] == True) | (both["floor_moved_new"] == True)  # noqa: E712
     both["floor_moved"] = moved
-    both["slower"] = (worst >= threshold) & ~moved
+    both["slower"] = slower & ~moved
     order = worst.sort_values(ascending=False, na_position="last").index
     kept = [*KEY, "p50_ns_old", "p50_ns_new", "latency_ratio", "gb_per_s_old", "gb_per_s_new"]
     kept += ["rate_ratio", "slower", "floor_moved", "only"]

@@ -139,7 +139,7 @@ def test_the_keyboard_goes_through_the_past_of_the_bytes(board):
     past.get_by_role("slider").focus()
     for _ in range(2):
         panel.page.keyboard.press("ArrowLeft")
-    expect(past.get_by_role("status")).to_contain_text("1 of 3: host wrote 3 bytes at 0x0")
+    expect(past.get_by_role("status")).to_contain_text("1 of 3: DPU wrote 3 bytes at 0x0, bytes")
     expect(cell(panel, 2)).to_have_text("65")
     expect(cell(panel, 3)).to_have_text("00")
     expect(cell(panel, 2)).to_have_class(re.compile("dg-hue1"))
@@ -147,7 +147,7 @@ def test_the_keyboard_goes_through_the_past_of_the_bytes(board):
     expect(cell(panel, 3)).to_have_text("6f")
     cell(panel, 3).click()
     past.get_by_role("button", name="Write of this byte").press("Enter")
-    expect(past.get_by_role("status")).to_contain_text("2 of 3: host wrote 3 bytes at 0x1")
+    expect(past.get_by_role("status")).to_contain_text("2 of 3: DPU wrote 3 bytes at 0x1, bytes")
     past.get_by_role("button", name="Select its bytes").press("Enter")
     expect(grid(panel).locator(".dg-hex-bytes .dg-selected")).to_have_text(["74", "77", "6f"])
     board.execute("view.close()")

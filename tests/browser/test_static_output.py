@@ -48,6 +48,21 @@ def text(notebook):
 IMAGE = ".jp-RenderedImage img"
 
 
+# What the page of a notebook with its widgets' state does; returns the height of the view's output.
+WITHOUT_KERNEL = """async ([esm, css]) => {
+  const output = document.createElement("div"), style = document.createElement("style");
+  const none = () => {};
+  output.className = "jp-OutputArea-child";
+  style.textContent = css;
+  document.querySelector(".dgkit-saved").closest(".jp-OutputArea-child").before(output);
+  document.head.append(style);
+  const module = await import(URL.createObjectURL(new Blob([esm], {type: "text/javascript"})));
+  await module.default.render({model: {get: none, on: none, off: none, send: none}, el: output});
+  if (!output.textContent.includes("Waiting")) throw new Error(output.outerHTML);
+  return output.getBoundingClientRect().height;
+}"""
+
+
 def test_cards_are_hidden_beside_the_live_view_renewed_and_shown_without_it(notebook, browser):
     notebook.cell(SETUP)
     notebook.cell(FIGURE)
@@ -85,6 +100,7 @@ def test_cards_are_hidden_beside_the_live_view_renewed_and_shown_without_it(note
         for nth in range(2):
             expect(tab.locator(".dgkit-saved").nth(nth)).to_be_visible()
         tab.screenshot(path=path.with_suffix(".png"), full_page=True)
+        assert tab.evaluate(WITHOUT_KERNEL, notebook.value("[view._esm, view._css]")) == 0
     finally:
         context.close()
 

@@ -199,13 +199,16 @@ def test_a_damaged_file_is_named(tmp_path):
 
 
 def test_diff_names_what_got_slower_first():
-    old = frame(row("a/0"), row("a/1"), row("a/2"), row("a/3"), row("a/4"))
+    old = frame(row("a/0"), row("a/1"), row("a/2"), row("a/3"), row("a/4"),
+                row("a/6") | {"floor_ns": 80.0}, row("a/7") | {"floor_gb_per_s": 10.0})  # fmt: skip
     new = frame(
         row("a/0", p50=110),
         row("a/1", p50=300),
         row("a/2", rate=5.0),
         row("a/3", p50=900, moved=True),
         row("a/5"),
+        row("a/6", p50=300) | {"floor_ns": 240.0},
+        row("a/7", rate=5.0) | {"floor_gb_per_s": 5.0},
     )
     found = diff(old, new)
     assert list(found["pair"][found["slower"]]) == ["a/1", "a/2"]

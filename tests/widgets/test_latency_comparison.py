@@ -258,6 +258,7 @@ def test_results_of_runs_need_no_panel():
         model.add([block(number)])
         if not number:
             model.keep("before")
+            assert results.report().percentiles.n == model.before.history.samples
     samples = f"p50 of {results.report().percentiles.n:,} samples"
     assert results.headline()["text"].startswith(samples)
     assert results.to_csv("percentiles") == csv_table(model.runs(), "percentiles")

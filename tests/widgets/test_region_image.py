@@ -225,6 +225,18 @@ def test_its_picture_in_a_saved_notebook_is_small_even_of_noise(session, view):
     assert 1000 < len(picture(panel.panel.static_figures())) < 60_000
 
 
+def test_a_pixel_of_its_picture_is_the_mean_of_those_that_it_stands_for(session, view):
+    region = session.empty((3, 383), dtype="u1", name="stripes")
+    region.array[:] = np.tile([0, 90, 240, 70], 96)[:383]
+    panel = view(dgkit.HexView(session, region))
+    shown(panel)
+    (figure,) = panel.panel.static_figures()
+    [drawn] = figure.renderers[0].data_source.data["image"]
+    assert drawn.shape == (3, 96)
+    assert (drawn[:, :-1] == 100).all()
+    assert (drawn[:, -1] == 110).all()  # of the three that are left
+
+
 def test_the_palettes_grow_brighter(view):
     weights = np.array([0.2126, 0.7152, 0.0722])
     for name in PALETTES:

@@ -160,7 +160,11 @@ def test_a_saved_notebook_has_its_table_and_its_figure(plot):
     assert "write, auto path, 3 rounds of 100 samples" in page
     assert page.count("<tr>") > len(plot._sweeps.current.rows())
     (figure,) = plot.static_figures()
-    assert [item.label.value for item in figure.legend[0].items] == ["before", "after"]
+    labels = lambda figure: [item.label.value for item in figure.legend[0].items]  # noqa: E731
+    assert labels(figure) == ["before", "after"]
+    plot.keep_sweep("b")  # tables and figures have the name at once
+    assert labels(plot.figure("sweep")) == ["before", "b"]
+    assert {line.split(",")[0] for line in plot.to_csv("sweep").splitlines()} >= {"before", "b"}
 
 
 @pytest.mark.parametrize(

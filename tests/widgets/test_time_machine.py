@@ -3,11 +3,12 @@
 import pytest
 from support.jupyter.panels import PanelError
 from support.processes.waiting import until
+from traitlets import TraitError
 
 from dgkit.widgets.hexview.hexview import HexView
 from dgkit.widgets.hexview.time_machine import WRITERS
 
-HOST, DPU, OUTSIDE = (WRITERS.index(name) for name in ("host", "DPU", "outside"))
+HOST, DPU, OUTSIDE, UNKNOWN = map(WRITERS.index, ("host", "DPU", "outside", "unknown"))
 
 
 @pytest.fixture
@@ -97,7 +98,7 @@ def test_views_hear_of_new_writes(session, hexview, region):
     session.write(region, b"news")
     heard = hexview.wait_for("history", lambda fields: fields["history"]["last"] == 1)
     assert heard["history"]["at"] is None
-    assert "host wrote 4 bytes at 0x0" in heard["history"]["text"]
+    assert "DPU wrote 4 bytes at 0x0, bytes from the host, at" in heard["history"]["text"]
 
 
 def test_writes_beyond_the_memory_fall_out_and_the_view_says_so(session, region, view):
@@ -114,10 +115,37 @@ def test_writes_beyond_the_memory_fall_out_and_the_view_says_so(session, region,
         shown.ask("moment", to=0)
 
 
-def test_a_region_that_is_too_large_has_no_history_and_a_reason(session, view):
-    shown = view(HexView(session, session.empty(1 << 20, name="large"), history="1M"))
-    assert "a history of 1,048,576 bytes needs at least 2,097,152 bytes" in past(shown)["why"]
-    assert fetch(shown)[0] == bytes(8)
+def test_the_history_of_a_region_of_any_size_has_what_was_written_and_seen(session, view):
+    region = session.empty(1 << 20, name="large")
+    shown = view(HexView(session, region, history="64K"))
+    assert fetch(shown) == (bytes(8), bytes(8))
+    session.write(region, b"seen", 2)
+    session.write(region, b"new", 4096)
+    assert fetch(shown, 4096) == (b"new" + bytes(5), bytes([HOST] * 3 + [0] * 5))
+    shown.ask("moment", to=1)
+    assert fetch(shown) == (b"\0\0seen\0\0", bytes([0, 0, HOST, HOST, HOST, HOST, 0, 0]))
+    assert fetch(shown, 4096) == (bytes(8), bytes([UNKNOWN] * 3 + [0] * 5))
+    shown.ask("moment", to=0)
+    assert fetch(shown) == (bytes(8), bytes(8))
+    assert "··" in past(shown)["text"]
+    session.write(region, bytes(100_000))  # more than the history has room for
+    session.write(region, b"last", 4)
+    assert (past(shown)["first"], past(shown)["last"]) == (3, 4)
+
+
+def test_the_size_of_the_history_is_a_trait(session, hexview, region):
+    session.write(region, b"a")
+    panel = hexview.panel
+    assert panel.history == 1 << 20
+    panel.history = "64K"
+    assert (panel.history, past(hexview)["last"]) == (1 << 16, 0)
+    session.write(region, b"b")
+    assert past(hexview)["last"] == 1
+    panel.history = None
+    assert past(hexview) is None
+    assert not session._observers.calls
+    with pytest.raises(TraitError, match="history"):
+        panel.history = 12
 
 
 def test_another_region_has_its_own_history_and_a_closed_view_follows_none(session, region, view):

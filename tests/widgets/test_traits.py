@@ -24,6 +24,7 @@ NAMES = {
         "value",
         "columns",
         "source",
+        "history",
         "structure",
         "structure_offset",
         "bookmarks",

@@ -39,7 +39,7 @@ _FONT, _LINE = 8, 1.2  # points
 _HANDLE, _LETTER = 0.5, 0.06  # inches: an entry of the legend, without and per letter
 _SETTINGS = {
     "font.family": ["DejaVu Sans"], "font.size": _FONT, "text.usetex": False,
-    "pdf.fonttype": 42, "svg.fonttype": "path", "svg.hashsalt": "dgkit",
+    "pdf.fonttype": 42, "svg.fonttype": "none", "svg.hashsalt": "dgkit",
 }  # fmt: skip
 _CAPTION = {"pdf": "Subject", "svg": "Description", "png": "Description"}  # keys of the metadata
 _DASHED = (0, (4, 2))

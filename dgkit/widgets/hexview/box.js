@@ -189,6 +189,10 @@ export class HexBox {
   repaint() {
     if (this.page) this.#paint();
   }
+  // Whether the history has these bytes of the page.
+  #isKnown(k, count = 1) {
+    return !this.page.hues?.subarray(k, k + count).includes(WRITERS.length - 1);
+  }
   #marksOf(k, span) {
     const at = this.page.at + k;
     const selected = at >= span[0] && at < span[1] ? SELECTED : 0;
@@ -227,7 +231,8 @@ export class HexBox {
         const marks = exists ? this.#marksOf(k + i, span) : 0;
         const typed = this.writing.get(at);
         const digit = at === this.cursor.at && this.cursor.digit;
-        row.hex[side][i].setText(!exists ? "  " : digit ? `${digit}_` : typed !== undefined ? HEX[typed] : HEX[byte]);
+        const shown = this.#isKnown(k + i) ? HEX[byte] : "··";
+        row.hex[side][i].setText(!exists ? "  " : digit ? `${digit}_` : typed !== undefined ? HEX[typed] : shown);
         row.text[side][i].setText(exists ? ASCII[typed ?? byte] : " ");
         row.hex[side][i].setMarks(marks, side);
         row.text[side][i].setMarks(marks, side);
@@ -241,7 +246,8 @@ export class HexBox {
       let marks = 0;
       for (let i = from; i < from + step && i < part.length; i++)
         marks |= i > from ? this.#marksOf(i, span) & NO_HUE : this.#marksOf(i, span);
-      cell.setText(valueAt(this.page.views[side], from, dtype, little).padStart(width));
+      const text = this.#isKnown(from, step) ? valueAt(this.page.views[side], from, dtype, little) : "··";
+      cell.setText(text.padStart(width));
       cell.setMarks(marks, side);
     });
   }
@@ -265,7 +271,7 @@ export class HexBox {
     const id = `${this.id}-${hex ? "bytes" : "values"}0-${k - (k % unit)}`;
     if (visible) this.box.setAttribute("aria-activedescendant", id);
     else this.box.removeAttribute("aria-activedescendant");
-    this.inspector.show(at, visible ? this.page.parts[0].subarray(k, k + 8) : null);
+    this.inspector.show(at, visible && this.#isKnown(k, 8) ? this.page.parts[0].subarray(k, k + 8) : null);
     clearTimeout(this.statusTimer);
     this.statusTimer = setTimeout(() => this.setStatus(this.#statusText()), STATUS_MS);
   }
@@ -274,7 +280,7 @@ export class HexBox {
     const [start, stop] = this.cursor.span;
     const { flags, parts, at } = this.page;
     const shown = this.count * this.layout.per;
-    const byte = parts[0][this.cursor.at - at];
+    const byte = this.#isKnown(this.cursor.at - at) ? parts[0][this.cursor.at - at] : undefined;
     const count = (bits) =>
       flags ? flags.subarray(0, shown).reduce((sum, flag) => sum + (flag & bits ? 1 : 0), 0) : 0;
     const phrases = [
@@ -283,7 +289,7 @@ export class HexBox {
         : `Byte ${hexOffset(this.cursor.at)}${byte === undefined ? "" : `: ${HEX[byte]}`}`,
     ];
     const writer = WRITERS[this.page.hues?.[this.cursor.at - at] ?? 0];
-    if (writer) phrases.push(writer === "outside" ? "changed outside" : `written by the ${writer}`);
+    if (writer) phrases.push({ outside: "changed outside", "··": "not kept" }[writer] ?? `written by the ${writer}`);
     const changed = count(3);
     const differs = count(DIFFERS);
     if (changed) phrases.push(`${plural(changed, "byte")} in view changed`);

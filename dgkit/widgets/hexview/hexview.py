@@ -45,11 +45,11 @@ class HexView(SessionPanel, ValueWidget):  # type: ignore[misc]
     goto(), select(), find() and edit() do the same from a cell as the controls of the panel. Since
     the panel is a widget with a value, it can be an argument of ipywidgets.interact().
 
-    With `history`, a size such as "64M", the view keeps the session's last writes to the region in
-    that much memory, from when it first shows the region, and has a slider over them: the bytes as
+    With `history`, the view has a slider over the session's last writes to the region: the bytes as
     they were, coloured by who wrote them. A change that no transfer of the session reported, such
-    as a store of the CPU, is shown as changed outside, once the view has read it. The region must
-    be at most half as large. Fields, image and overview always show the bytes of now.
+    as a store of the CPU, is shown as changed outside, once the view has read it. Of a region that
+    is more than half as large as the history, bytes that no view showed before their write are
+    unknown. Fields, image and overview always show the bytes of now.
 
     Attributes:
         region: The region shown, or None. A view that was made without a region selects the
@@ -71,6 +71,8 @@ class HexView(SessionPanel, ValueWidget):  # type: ignore[misc]
             "": that of the region's array), `width` (items per row; 0: those of the array, or a
             power of two), `palette` (`viridis`, `inferno`, `grey`) and `offset` (of the first row),
             all optional, or None.
+        history: The memory for the last writes to the region, from when the view first shows it: a
+            size such as "64M", or None. The oldest fall out.
     """
 
     name = "hexview"
@@ -83,6 +85,7 @@ class HexView(SessionPanel, ValueWidget):  # type: ignore[misc]
     _structure: StructureView
     _bookmarks: Bookmarks
     _image: RegionImage
+    _past: TimeMachine
 
     region: State[HexView, SessionRegion | None] = State(
         lambda panel: panel._selection.current(),
@@ -135,6 +138,11 @@ class HexView(SessionPanel, ValueWidget):  # type: ignore[misc]
         lambda panel: panel._image.setting,
         lambda panel, value: panel._image.assign(value),
         help="The region as an image: dtype, width, palette and offset, or None.",
+    )
+    history: State[HexView, int | str | None] = State(
+        lambda panel: panel._past.budget,
+        lambda panel, value: panel._assign_history(value),
+        help="Bytes of memory for the last writes to the region, or None.",
     )
 
     def __init__(
@@ -240,6 +248,10 @@ class HexView(SessionPanel, ValueWidget):  # type: ignore[misc]
     def _assign_source(self, value: str) -> None:
         self._options.check_source(self._selection.current(), value)
         self.show(source=value)
+
+    def _assign_history(self, value: int | str | None) -> None:
+        self._past.assign(value)
+        self._changed()
 
     def _update_traits(self) -> None:
         """Refresh the traits; read the selected bytes if a view or an observer awaits them."""

@@ -11,6 +11,7 @@ from math import isqrt, prod
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...errors import BoundsError
 from ..base.panel import handler
@@ -250,10 +251,10 @@ class RegionImage(RegionScan[Pixels]):
         if pixels is None:
             return None
         layout = pixels.layout
-        grid = np.zeros(layout.rows * layout.width, "u1")
-        grid[: layout.pixels] = np.frombuffer(pixels.levels, "u1")
-        steps = -(-layout.rows // _STATIC), -(-layout.width // _STATIC)
-        small = grid.reshape(layout.rows, layout.width)[:: steps[0], :: steps[1]]
+        levels, there = np.zeros((2, layout.rows, layout.width))
+        levels.flat[: layout.pixels] = np.frombuffer(pixels.levels, "u1")
+        there.flat[: layout.pixels] = 1
+        small = _reduced(levels) / np.maximum(_reduced(there), 1)
         colours = np.frombuffer(palette(self._setting.palette), "u1").reshape(256, 3)
         mapper = LinearColorMapper(
             palette=[f"#{bytes(colour).hex()}" for colour in colours], low=0, high=255
@@ -265,3 +266,10 @@ class RegionImage(RegionScan[Pixels]):
         )  # fmt: skip
         found.image([small], x=0, y=0, dw=layout.width, dh=layout.rows, color_mapper=mapper)
         return found
+
+
+def _reduced(pixels: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the sums of blocks of pixels, at most _STATIC blocks in each direction."""
+    for axis, size in enumerate(pixels.shape):
+        pixels = np.add.reduceat(pixels, range(0, size, -(-size // _STATIC)), axis)
+    return pixels

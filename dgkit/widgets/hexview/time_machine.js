@@ -4,8 +4,8 @@ import { button, h } from "../base/elements.js";
 import { Refresher } from "./refresher.js";
 import { hexOffset } from "./values.js";
 
-// As in time_machine.py; the colours.
-export const WRITERS = ["", "DPU, bytes from the host", "DPU", "kernel", "DPU, bytes from the client", "outside"];
+// Numbered as in time_machine.py, and so are the colours; bytes of the last are not known.
+export const WRITERS = ["", "DPU, bytes from the host", "DPU", "kernel", "DPU, bytes from the client", "outside", "··"];
 
 export class TimeMachine {
   #wanted = null;
@@ -30,7 +30,9 @@ export class TimeMachine {
       title: "The last write to the byte at the cursor, up to the moment shown",
     });
     this.text = h("output", { class: "dg-past-text" });
-    const names = WRITERS.slice(1).map((name, i) => h("span", {}, h("i", { class: `dg-swatch dg-hue${i + 1}` }), name));
+    const names = WRITERS.slice(1, -1).map((name, i) =>
+      h("span", {}, h("i", { class: `dg-swatch dg-hue${i + 1}` }), name),
+    );
     this.controls = h(
       "div",
       { class: "dg-row" },

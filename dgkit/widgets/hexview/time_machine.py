@@ -13,7 +13,7 @@ from ...validate import whole
 from ..base import scheduler
 from ..base.panel import handler
 from .view_pages import Page
-from .write_history import OUTSIDE, WriteHistory, record_writes
+from .write_history import OUTSIDE, UNKNOWN, WriteHistory, record_writes
 
 if TYPE_CHECKING:
     from ...session import Session, SessionRegion
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from .fetch import Reader
     from .selection import RegionSelection
 
-WRITERS = ("", "host", "DPU", "kernel", "client", "outside")  # numbered as in time_machine.js
+# Numbered as in time_machine.js.
+WRITERS = ("", "host", "DPU", "kernel", "client", OUTSIDE, UNKNOWN)
+_WROTE = {"host": ("DPU", ", bytes from the host"), "client": ("DPU", ", bytes from the client")}
 _LEAST = 1 << 12  # bytes
 _NEWS_S = 0.1  # between two messages about new writes
 _TRIES = 5  # reads of a region that changes, before its history begins
@@ -32,6 +34,7 @@ class TimeMachine:
 
     Attributes:
         at: The moment shown; None: now.
+        budget: Bytes of memory; None: no history.
     """
 
     def __init__(
@@ -54,7 +57,7 @@ class TimeMachine:
             fail: Shows an unexpected error.
         """
         self._selection, self._reader, self._sources = selection, reader, sources
-        self._budget = None if budget is None else _budget_bytes(budget)
+        self.budget = None if budget is None else _budget_bytes(budget)
         self._send, self._fail = send, fail
         self._history: WriteHistory | None = None
         self._region_id = 0
@@ -68,9 +71,19 @@ class TimeMachine:
     def _session(self) -> Session:
         return self._selection.session
 
+    def assign(self, budget: int | str | None) -> None:
+        """Discard the history, and begin one of another size, or none.
+
+        Raises:
+            TypeError, ValueError: The budget is no size, or too small.
+        """
+        self.budget = None if budget is None else _budget_bytes(budget)
+        self.end()
+        self.begin()
+
     def begin(self) -> None:
         """Begin the history of the region shown, unless it has begun."""
-        region = None if self._budget is None else self._selection.current()
+        region = None if self.budget is None else self._selection.current()
         number = region.id if region is not None else 0
         if number == self._region_id:
             return
@@ -84,14 +97,19 @@ class TimeMachine:
                 self._region_id, self._why = number, str(error)
 
     def _begin(self, region: SessionRegion) -> None:
-        """Follow the writes to a region, then read it, until no write was in flight meanwhile."""
-        assert self._budget is not None
-        if 2 * region.size > self._budget:
-            WriteHistory(bytes(region.size), self._budget)  # raises the error
+        """Follow the writes to a region, then read it, until no write was in flight meanwhile.
+
+        A region that takes more than half of the memory is not read.
+        """
+        assert self.budget is not None
         for _ in range(_TRIES):
             self._stop()
+            if 2 * region.size > self.budget:
+                history = WriteHistory(region.size, self.budget)
+                self._stop = record_writes(self._session, region, history, self._announce)
+                break
             data = self._read(region)
-            history = WriteHistory(data, self._budget)
+            history = WriteHistory(data, self.budget)
             self._stop = record_writes(self._session, region, history, self._announce)
             since = time.monotonic_ns()
             if self._read(region) == data and history.observe(0, data, since):
@@ -110,7 +128,7 @@ class TimeMachine:
 
     def state(self) -> Json | None:
         """Return the range of moments, the moment shown and its write; None without a history."""
-        if self._budget is None:
+        if self.budget is None:
             return None
         history = self._history
         state: Json = {"why": self._why, "first": 0, "last": 0, "at": None}
@@ -132,7 +150,8 @@ class TimeMachine:
         if write is None:
             return f"Before the oldest write that is kept. {self._kept_text(history)}"
         bytes_, clock = f"{plural(write.size, 'byte')} at {write.offset:#x}", _clock(write.t_ns)
-        text = f"{moment:,} of {history.last:,}: {write.writer} wrote {bytes_} at {clock}"
+        who, whose = _WROTE.get(write.writer, (write.writer, ""))
+        text = f"{moment:,} of {history.last:,}: {who} wrote {bytes_}{whose}, at {clock}"
         if write.number:
             return f"{text}, transfer {write.number:,}."
         if write.writer == "kernel":
@@ -145,7 +164,10 @@ class TimeMachine:
     def _kept_text(self, history: WriteHistory) -> str:
         kept = f"{plural(history.last - history.first, 'write')} kept"
         fallen = f", {plural(history.first, 'older one')} fell out" if history.first else ""
-        return f"{kept}{fallen}; limit {size_text(self._budget or 0)}."
+        region, budget = self._selection.current(), self.budget or 0
+        partly = region is not None and 2 * region.size > budget
+        unknown = " Bytes that no view showed before their write are ··." if partly else ""
+        return f"{kept}{fallen}; limit {size_text(budget)}.{unknown}"
 
     def apply(self, page: Page) -> Page:
         """Record a page that was read in the history, and return the page of the moment shown."""
@@ -159,6 +181,7 @@ class TimeMachine:
             past, write = history.at(moment, page.at, n), history.write(moment)
         hues = b"".join(bytes([WRITERS.index(writer)]) * size for size, writer in past.writers)
         if self.at is None:
+            hues = hues.replace(bytes([WRITERS.index(UNKNOWN)]), b"\0")
             return Page(page.region, page.at, page.parts, page.flags, hues=hues)
         self.at = moment  # those before fell out
         flags = b"" if write is None else _flags(page.at, n, write.offset, write.size)
@@ -210,7 +233,7 @@ class TimeMachine:
 
     def _require(self) -> WriteHistory:
         if self._history is None:
-            raise ValueError(self._why or "the view has no history: HexView(..., history='64M')")
+            raise ValueError(self._why or "the view has no history: set its `history`, as to '64M'")
         return self._history
 
     def _about(self) -> Json:

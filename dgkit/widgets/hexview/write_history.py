@@ -21,6 +21,7 @@ MAX_WRITES = 65_536  # also bounds the time to reconstruct bytes: some milliseco
 _WRITE_COST = 300  # bytes of memory that a recorded write occupies besides its data
 _PIECE_COST = 300
 OUTSIDE = "outside"  # writer of bytes that no write of the session explains
+UNKNOWN = "unknown"  # instead of the writer of bytes that were not kept
 _WRITERS = {"host": "host", "dpu": "DPU", "neither": "client"}  # by the role of the session
 
 
@@ -30,7 +31,8 @@ class Write(NamedTuple):
     Attributes:
         number: Number of the write among those that were recorded, from 1; 0: bytes were found.
         writer: Whose bytes they are: "host", "DPU" (also a copy that it made), "client" (this
-            process, where both sides are agents), "kernel" or OUTSIDE.
+            process, where both sides are agents), "kernel" or OUTSIDE. The DPU writes the first
+            three.
         offset: Byte of the region it starts at.
         size: Bytes.
         data: The bytes; None if they are unknown, because it failed.
@@ -55,13 +57,19 @@ class Write(NamedTuple):
 
 
 class _Piece(NamedTuple):
-    """Bytes `start` to `stop` of the region: those of `data` from offset `at` on."""
+    """Bytes `start` to `stop` of the region: those of `data` from offset `at` on, or UNKNOWN."""
 
     start: int
     stop: int
     data: bytes
     at: int
     writer: str
+
+    @property
+    def content(self) -> bytes:
+        """The bytes; zeros if they are unknown."""
+        size = self.stop - self.start
+        return bytes(size) if self.writer == UNKNOWN else self.data[self.at : self.at + size]
 
     def part(self, start: int, stop: int) -> _Piece:
         """Return the piece of the bytes from `start` to `stop`."""
@@ -71,8 +79,10 @@ class _Piece(NamedTuple):
 class _Pieces:
     """Bytes of a whole region, as pieces of immutable data: a write is laid over it, not copied."""
 
-    def __init__(self, data: bytes) -> None:
-        self._pieces = [_Piece(0, len(data), data, 0, "")]
+    def __init__(self, size: int, data: bytes | None) -> None:
+        unknown = data is None
+        data = data or b""
+        self._pieces = [_Piece(0, size, data, 0, UNKNOWN if unknown else "")]
         self._starts = [0]
         self._uses = {id(data): 1}  # number of pieces, by the id of their data
         self._held = len(data)
@@ -127,7 +137,8 @@ class _Pieces:
         """Join the pieces of one writer, or all, to free the bytes that later pieces cover."""
         runs: list[list[_Piece]] = []
         for piece in self._pieces:
-            if runs and not (by_writer and runs[-1][0].writer != piece.writer):
+            writers = {runs[-1][0].writer, piece.writer} if runs else set()
+            if len(writers) == 1 or (writers and not by_writer and UNKNOWN not in writers):
                 runs[-1].append(piece)
             else:
                 runs.append([piece])
@@ -139,8 +150,8 @@ class _Pieces:
 
 
 def _join(run: list[_Piece]) -> _Piece:
-    data = b"".join(piece.data[piece.at : piece.at + piece.stop - piece.start] for piece in run)
     writer = run[0].writer if len({piece.writer for piece in run}) == 1 else ""
+    data = b"" if writer == UNKNOWN else b"".join(piece.content for piece in run)
     return _Piece(run[0].start, run[-1].stop, data, 0, writer)
 
 
@@ -149,7 +160,8 @@ class Past(NamedTuple):
 
     Attributes:
         data: The bytes.
-        writers: Who wrote them, as (bytes, writer) in order; "" if nobody since the history began.
+        writers: Who wrote them, as (bytes, writer) in order; "" if nobody since the history began,
+            UNKNOWN if they were not kept: their `data` are zeros.
     """
 
     data: bytes
@@ -162,27 +174,23 @@ class WriteHistory:
     A moment is a number of writes since the history began: `first` to `last` can be shown. Writes
     beyond the budget fall out, the oldest first. It keeps the bytes of the region as they were at
     `first`, and the bytes of each write since; `bytes` objects that were written are not copied.
+    Of a region that is too large for the budget it keeps, of the bytes at `first`, only those that
+    were observed, until they take a quarter of the budget: the others are UNKNOWN.
 
     Attributes:
         lock: Held by each method; a caller that holds it sees no write meanwhile.
 
     Args:
-        data: Bytes of the region as the history begins.
-        budget: Bytes of memory that it may occupy: at least twice those of the region.
-
-    Raises:
-        ValueError: The region is too large for the budget.
+        data: Bytes of the region as the history begins, at most half the budget, or its size.
+        budget: Bytes of memory that it may occupy.
     """
 
-    def __init__(self, data: bytes, budget: int) -> None:
-        if 2 * len(data) > budget:
-            raise ValueError(
-                f"a history of {len(data):,} bytes needs at least {2 * len(data):,} bytes of "
-                f"memory; its limit is {budget:,}"
-            )
+    def __init__(self, data: bytes | int, budget: int) -> None:
         self.first = 0
         self._budget = budget
-        self._base, self._base_limit = _Pieces(data), len(data) + budget // 4
+        known, self._size = (None, data) if isinstance(data, int) else (data, len(data))
+        self._base = _Pieces(self._size, known)
+        self._base_limit = len(known or b"") + max(budget // 4, _PIECE_COST)
         self._writes: deque[Write] = deque()
         self._cost = 0
         self._active_ns = 0
@@ -232,8 +240,17 @@ class WriteHistory:
         with self.lock:
             if self._active_ns >= since_ns:
                 return False
-            known = self.at(self.last, offset, len(data)).data
-            for start, stop in _differences(known, data):
+            pieces = self._pieces(self._until(self.last), offset, offset + len(data))
+            seen = [data[each.start - offset : each.stop - offset] for each in pieces]
+            known = [
+                now if each.writer == UNKNOWN else each.content
+                for each, now in zip(pieces, seen, strict=True)
+            ]
+            for each, now in zip(pieces, seen, strict=True):
+                if each.writer == UNKNOWN:  # no write has changed them since `first`
+                    self._base.overwrite(each.start, now, "")
+            self._trim_base()
+            for start, stop in _differences(b"".join(known), data):
                 self._add_found(offset + start, data[start:stop], writer)
             self._doubts = deque(
                 (
@@ -270,10 +287,14 @@ class WriteHistory:
         self._cost -= len(write.data) + _WRITE_COST
         self._base.overwrite(write.offset, write.data, write.writer)
         self.first += 1
-        if self._base.cost > self._base_limit:
-            self._base.compact(by_writer=True)
+        self._trim_base()
+
+    def _trim_base(self) -> None:
+        for by_writer in (True, False):
             if self._base.cost > self._base_limit:
-                self._base.compact(by_writer=False)
+                self._base.compact(by_writer=by_writer)
+        if self._base.cost > self._base_limit:
+            self._base = _Pieces(self._size, None)
 
     def write(self, moment: int) -> Write | None:
         """Return the write that led to a moment; None if it is not kept any more."""
@@ -298,7 +319,7 @@ class WriteHistory:
         with self.lock:
             pieces = self._pieces(self._until(moment), offset, offset + size)
         return Past(
-            _join(pieces).data if pieces else b"",
+            b"".join(piece.content for piece in pieces),
             [(piece.stop - piece.start, piece.writer) for piece in pieces],
         )
 

@@ -44,11 +44,14 @@ class Results:
     def report(self) -> LatencyReport:
         """Return a report on the last samples of the run, at most 1,000,000.
 
+        If it has none yet, the report is that of the run that was kept last.
+
         Raises:
             ValueError: There are no samples yet.
         """
         with self._view_model.lock:
-            run = self._view_model.require_samples().copy()
+            *_, run = self._view_model.named().values() or [self._view_model.require_samples()]
+            run = run.copy()
         return run.report()
 
     def compare(self, what: str = "runs", *, baseline: str | None = None) -> Comparison:

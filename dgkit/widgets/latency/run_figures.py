@@ -88,7 +88,7 @@ def _percentiles(runs: Runs) -> figure:
 def _steps(cumulative: Floats) -> tuple[Floats, Floats]:
     """Return the corners of a step function: µs, and the share of samples up to that time."""
     ns, share = cumulative.T
-    return np.repeat(ns, 2)[1:] / 1e3, np.repeat(share, 2)[:-1]
+    return np.repeat(ns, 2) / 1e3, np.append(0, np.repeat(share, 2)[:-1])
 
 
 def _cdf(runs: Runs) -> figure:

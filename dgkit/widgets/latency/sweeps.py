@@ -115,14 +115,15 @@ class Sweeps:
         self.kept[name] = sweep
 
     def named(self) -> dict[str, SizeSweep]:
-        """Return the sweeps by name: the kept ones, then the current one.
+        """Return the sweeps by name: the kept ones, then the current one, unless it was kept.
 
         Raises:
             ValueError: There is none yet.
         """
         sweep = self._measured()
-        others = {name: each for name, each in self.kept.items() if each is not sweep}
-        return {**others, current_name(others, "sweep"): sweep}
+        if sweep in self.kept.values():
+            return dict(self.kept)
+        return {**self.kept, current_name(self.kept, "sweep"): sweep}
 
     def _measured(self) -> SizeSweep:
         if self.current is None or not self.current.done:

@@ -94,7 +94,10 @@ test("a logarithmic axis spans whole half decades around its values, with round 
 });
 
 test("the time axis fits the points, in whole seconds", () => {
-  assert.deepEqual([0, 0.4, 7.2, 31].map((oldest) => timeSpan(oldest, 30)), [1, 1, 8, 30]);
+  assert.deepEqual(
+    [0, 0.4, 7.2, 31].map((oldest) => timeSpan(oldest, 30)),
+    [1, 1, 8, 30],
+  );
   assert.equal(timeSpan(undefined, 30), 1);
 });
 
