@@ -138,40 +138,6 @@ def test_what_has_a_fence_comes_after_all_before_it(r, slots):
         assert holds(r, here, there)
 
 
-def test_a_batch_comes_after_the_posts_before_it(r):
-    rng = np.random.default_rng(11)
-    here, there = r.local_bytes.copy(), r.remote_bytes.copy()
-    total = 0
-    for _ in range(12):
-        batch = apart(r, 50, rng)
-        for record in batch:
-            move(here, there, record)
-        r.queue.post(batch)
-        total += len(batch)
-    out = completions(r.queue, total)
-    assert set(out["status"]) == {Status.OK}
-    assert holds(r, here, there)
-
-
-def test_rows_and_runs_mix_in_a_batch(r):
-    batch = apart(r, 60, np.random.default_rng(6), sizes=[8, 64, 300])
-    batch["rows"][::3] = 10
-    batch["local_stride"][::3], batch["remote_stride"][::3] = 311, 401
-    batch["local_offset"] -= batch["local_offset"] % SLOT
-    batch["remote_offset"] -= batch["remote_offset"] % SLOT
-    here, there = r.local_bytes.copy(), r.remote_bytes.copy()
-    for record in batch:
-        row = record.copy()
-        for _ in range(max(1, int(record["rows"]))):
-            move(here, there, row)
-            row["local_offset"] += record["local_stride"]
-            row["remote_offset"] += record["remote_stride"]
-    out = np.zeros(60, WC_DTYPE)
-    assert r.queue.run(batch, out, timeout=20) == 60
-    assert out["size"].tolist() == (batch["size"] * np.maximum(1, batch["rows"])).tolist()
-    assert holds(r, here, there)
-
-
 def test_a_batch_over_several_regions_goes_to_each_of_them(r, fake_cuda):
     rng = np.random.default_rng(8)
     with r.device.register(bytearray(noise(4000, 3).tobytes())) as other:

@@ -85,37 +85,3 @@ def test_a_batch_moves_its_bytes_without_a_time_slice(dpu, fake_cuda, n):
         assert not (out["flags"] & BY_KERNEL).any()
         for at in there["local_offset"].tolist():
             assert (dpu.array[at : at + 60] == sent[at : at + 60]).all()
-
-
-def test_rows_move_without_a_time_slice(dpu, fake_cuda):
-    fake_cuda.order(BUSY)
-    dpu.array[:] = noise(MIB, 9)
-    sent = dpu.array[: 256 * 100].reshape(256, 100)[:, :60].copy()
-    shape = {"rows": 256, "size": 60, "local_stride": 100, "remote_stride": 64}
-    dpu.moved(dpu.queue.write_2d(dpu.local, dpu.remote, **shape).wait)
-    dpu.array[:] = 0
-    dpu.moved(dpu.queue.read_2d(dpu.local, dpu.remote, **shape).wait)
-    assert (dpu.array[: 256 * 100].reshape(256, 100)[:, :60] == sent).all()
-    for stride in (0, 1, 59):  # source rows that repeat, or overlap
-        shape["local_stride"] = stride
-        dpu.moved(dpu.queue.write_2d(dpu.local, dpu.remote, **shape).wait)
-
-
-def test_a_batch_says_when_a_kernel_copied_it(dpu, fake_cuda):
-    fake_cuda.order("copy_us=1")
-    wr, out = dpu.batch(1, 400, 60, 1), np.zeros(400, WC_DTYPE)
-    dpu.queue.run(wr, out)
-    assert not (out["flags"] & BY_KERNEL).any()  # nothing is measured yet
-    end = time.monotonic() + 60
-    while not (out["flags"] & BY_KERNEL).any():
-        assert time.monotonic() < end
-        dpu.queue.run(wr, out)
-    assert (out["flags"] & BY_KERNEL).all()
-    fake_cuda.order(BUSY)  # at most one batch notices
-    slow = 0
-    for _ in range(5):
-        since = time.monotonic()
-        dpu.queue.run(wr, out)
-        slow += time.monotonic() - since > SLICE / 2
-    assert slow <= 1
-    assert not (out["flags"] & BY_KERNEL).any()

@@ -29,7 +29,6 @@ def ways(r, op):
     ]
 
 
-@pytest.mark.parametrize("path", ["auto", "inline", "worker"])
 @pytest.mark.parametrize(
     ("access", "remote_access", "op", "words"),
     [
@@ -39,8 +38,8 @@ def ways(r, op):
         ("r", "rw", 0, "local region #{local} is read-only: it cannot be the target"),
     ],
 )
-def test_what_access_forbids_is_denied_and_named(path, access, remote_access, op, words):
-    with rig(path=path, access=access, remote_access=remote_access) as r:
+def test_what_access_forbids_is_denied_and_named(access, remote_access, op, words):
+    with rig(access=access, remote_access=remote_access) as r:
         text = words.format(local=r.local.id, remote=r.remote.id)
         for way in ways(r, op):
             with pytest.raises(AccessDenied, match=text):

@@ -26,9 +26,9 @@ OUTSIDE = [
 ]
 
 
-@pytest.fixture(scope="module", params=["auto", "inline", "worker"])
-def r(request):
-    with rig(path=request.param, size=SIZE) as opened:
+@pytest.fixture(scope="module")
+def r():
+    with rig(size=SIZE) as opened:
         yield opened
 
 

@@ -59,12 +59,6 @@ def test_the_checksum_of_this_test_is_the_cores(token):
 
 
 @QUICK
-@given(st.binary(max_size=600))
-def test_random_bytes_are_refused(device, data):
-    refused(device, data, (DescriptorError, PeerVersion))
-
-
-@QUICK
 @given(data=st.data())
 def test_random_bytes_anywhere_with_a_good_checksum_never_open_anything_else(device, token, data):
     at = data.draw(st.integers(0, len(token) - 1))
@@ -101,31 +95,8 @@ def test_another_socket_is_refused(device, token, path):
     refused(device, forged, (DescriptorError, PeerLost, OSError))
 
 
-def test_a_closed_region_is_known_no_more(device):
-    with device.register(bytearray(8)) as region:
-        token = region.export()
-    refused(device, token, words="it was closed, or the descriptor is forged")
-
-
-def test_a_closed_region_of_another_process_is_known_no_more(device):
-    with child(EXPORTER, 64, "memfd", "rw") as exporter:
-        token = bytes.fromhex(exporter.line())
-        assert exporter.ask("close 1") == "closed"
-        refused(device, token, words="it was closed")
-        assert exporter.end()[0] == 0
-
-
 def test_a_dead_process_is_lost_at_once(device):
     with child(EXPORTER, 64, "memfd", "rw") as exporter:
         token = bytes.fromhex(exporter.line())
         exporter.kill()
     refused(device, token, PeerLost, "the exporter is gone: no process listens on /")
-
-
-def test_refused_imports_leave_no_importer_behind(device):
-    with device.register(bytearray(8)) as region:
-        token = region.export()
-        for i in range(200):
-            forged = altered(token, KEY, struct.pack("<QQ", i, i))
-            refused(device, forged, words="the exporter has no region for this descriptor")
-        assert region.importers == 0

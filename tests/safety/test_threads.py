@@ -1,6 +1,5 @@
 """Two threads on one queue: QueueInUse, and never a wrong byte or a wrong completion."""
 
-import asyncio
 import contextlib
 import signal
 import threading
@@ -125,59 +124,6 @@ def test_threads_that_share_a_queue_never_get_a_wrong_completion_or_byte(path):
             assert set(r.remote_bytes[k * 256 : k * 256 + 200]) <= {0, k + 1}
 
 
-def test_a_queue_a_thread_needs_no_lock():
-    def job(k):
-        def go():
-            with r.device.queue(8, "auto") as queue:
-                for i in range(500):
-                    size = 1 + i % 200
-                    done = queue.write(*r.pair, size=size, remote_offset=k * 256).wait(10)
-                    assert done.size == size
-
-        return go
-
-    with rig() as r:
-        assert in_threads(*(job(k) for k in range(4))) == []
-
-
-def test_regions_come_and_go_in_one_thread_while_another_moves_bytes():
-    stop = threading.Event()
-
-    def churn():
-        while not stop.is_set():
-            with r.device.register(bytearray(64)) as region:
-                r.device.import_region(region.export()).close()
-
-    def move():
-        try:
-            for _ in range(3000):
-                assert r.queue.write(*r.pair, size=64).wait(10).size == 64
-        finally:
-            stop.set()
-
-    with rig() as r:
-        assert in_threads(churn, move) == []
-
-
-def test_regions_closed_in_another_thread_end_a_stream_of_writes_cleanly():
-    def move():
-        while True:
-            try:
-                r.queue.write(*r.pair, size=64).wait(10)
-            except dgkit.TransferError as error:
-                ended.append(error.completion.status)
-                return
-            except dgkit.ClosedError:
-                ended.append("closed")
-                return
-
-    for _ in range(20):
-        ended = []
-        with rig() as r:
-            assert in_threads(move, r.target.close) == []
-        assert len(ended) == 1
-
-
 def test_a_transfer_dropped_in_another_thread_gives_its_place_back_at_the_latest_when_refused():
     with rig("fault", depth=2, rules=[FaultRule("delay", delay_us=100_000)]) as r:
         dropped = [r.queue.write(*r.pair, size=8)]
@@ -192,17 +138,3 @@ def test_a_transfer_dropped_in_another_thread_gives_its_place_back_at_the_latest
         except QueueFull:
             again.append(r.queue.write(*r.pair, size=1))
         assert [t.wait(10).size for t in again] == [1, 1]
-
-
-def test_a_queue_closed_by_another_thread_ends_an_await():
-    async def main(r, transfer):
-        closer = threading.Timer(0.02, r.queue.close)
-        closer.start()
-        try:
-            with pytest.raises(dgkit.TransferError, match="FLUSHED"):
-                await transfer
-        finally:
-            closer.join(10)
-
-    with rig("fault", rules=[FaultRule("delay", delay_us=500_000)]) as r:
-        asyncio.run(main(r, r.queue.write(*r.pair, size=8)))
