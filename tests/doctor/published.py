@@ -16,15 +16,16 @@ It begins with `name: value`:
     saw        what the user saw
     cause      what the thread found
     made up    what was not published and is assumed
-    goal       arm-dma, host-dma, rdma, gpunetio, p2p, gpu, laptop; auto
-    works      yes: the machine is fine, and no alarm is wanted; no
-    exit       exit codes that are right, as `1` or `0 5`
-    lead       check that must lead the page, or several of which one must: `a | b`; none: `-`
+    judged     what is right for which goal: `goal=rdma, works=no, exit=1 5, lead=acs | iommu`
+               goal   arm-dma, host-dma, rdma, gpunetio, p2p, gpu, laptop; auto
+               works  yes: the machine is fine, and no alarm is wanted; no
+               exit   exit codes that are right
+               lead   check that must lead the page, or several of which one must; none: `-`
+               size   GPU memory to be exported at once, 64M if absent
     quiet      checks that must neither warn nor fail
     never      texts that no printed remedy may contain, separated by ` | `
     paths      verdicts of data paths: `rdma-gpu-dmabuf=blocked cuda=works`; a word is one of works,
                blocked, unknown, unset
-    size       GPU memory to be exported at once, 64M if absent
 
 A line that begins with a space continues the one above. What the machine is follows, as further
 lines `name: value` or, if there are several lines of it, as a section that `=== name` begins:
@@ -84,7 +85,7 @@ FOLDERS = (
 )
 _NEEDED = ("source", "saw", "cause", "made up", "goal", "works", "exit")
 _KNOWN = {*_NEEDED, "lead", "quiet", "never", "paths", "size"}
-_OPTIONS = ("driver", "system", "host", "cuda", "container")
+_OPTIONS = ("kinds", "driver", "system", "host", "cuda", "container")
 _SETTINGS = ("firmware", "later")
 _MODES = {"dpu-mode": DPU_MODE, "nic-mode": NIC_MODE}
 _READINGS = ("text", "names", "link", "run", "ask", "probe")
@@ -158,6 +159,7 @@ def load(path: Path) -> Published:
         elif line.strip():
             last, _, value = (part.strip() for part in f"{line} ".partition(": "))
             lines[last] = value
+    lines |= _options(lines.pop("judged", ""))
     sections = {name: f"{lines.pop(name)}\n" for name in list(lines) if _is_section(name)}
     if wrong := (lines.keys() - _KNOWN) | (set(_NEEDED) - lines.keys()):
         raise ValueError(f"{path.name}: unknown or missing lines: {', '.join(sorted(wrong))}")

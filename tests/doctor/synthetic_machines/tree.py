@@ -1,9 +1,8 @@
 """Parser of a PCIe tree drawn as text, one path per line, into nodes with addresses.
 
-    pci0000:b0 numa=1 cpus=12-23,36-47
-      02.0 root / 00.0 up
-        00.0 down / 00.0 a100
-        01.0 down / 00.0 cx7 rdma=mlx5_0 net=ens6f0np0
+    pci0000:b0 numa=1 cpus=12-23,36-47 / 02.0 root / 00.0 up
+      00.0 down / 00.0 a100
+      01.0 down / 00.0 cx7 rdma=mlx5_0 net=ens6f0np0
 
 A function is below the one left of its slash, or the last of the line above with less indentation.
 Bus numbers are assigned depth first, as a BIOS does.
@@ -66,18 +65,14 @@ def _bridges(drawing: str) -> Iterator[tuple[list[str], list[tuple[int, list[str
     """Each host bridge's line, and the functions below it with their depths, which only compare."""
     head: list[str] = []
     lines: list[tuple[int, list[str]]] = []
-    for line in drawing.splitlines():
-        words = line.split()
-        if not words:
-            continue
-        if words[0].startswith("pci"):
+    for line in filter(str.strip, drawing.splitlines()):
+        functions = [function.split() for function in line.split(" / ")]
+        if functions[0][0].startswith("pci"):
             if head:
                 yield head, lines
-            head, lines = words, []
-        else:
-            indentation = len(line) - len(line.lstrip())
-            for below, function in enumerate(line.split(" / ")):
-                lines.append((100 * indentation + below, function.split()))
+            head, lines = functions.pop(0), []
+        indentation = len(line) - len(line.lstrip())
+        lines += [(100 * indentation + below, words) for below, words in enumerate(functions)]
     if head:
         yield head, lines
 
