@@ -34,17 +34,12 @@ pci0000:00 numa=0 cpus=0-11,24-35
 
 # The same two on host bridges of their own, at one socket.
 APART = """
-pci0000:9c numa=1 cpus=12-23,36-47
-  01.0 root
-    00.0 h100
-pci0000:b0 numa=1 cpus=12-23,36-47
-  02.0 root
-    00.0 bf3 rdma=mlx5_0 net=ens6f0np0
-    00.1 bf3 rdma=mlx5_1 net=ens6f1np1
-    00.2 bf3-soc
-pci0000:00 numa=0 cpus=0-11,24-35
-  1d.0 root
-    00.0 nvme
+pci0000:9c numa=1 cpus=12-23,36-47 / 01.0 root / 00.0 h100
+pci0000:b0 numa=1 cpus=12-23,36-47 / 02.0 root
+  00.0 bf3 rdma=mlx5_0 net=ens6f0np0
+  00.1 bf3 rdma=mlx5_1 net=ens6f1np1
+  00.2 bf3-soc
+pci0000:00 numa=0 cpus=0-11,24-35 / 1d.0 root / 00.0 nvme
 """
 CARD = "0000:9f:00.0"  # of this tree
 

@@ -13,10 +13,8 @@ from doctor.synthetic_machines.system import System
 _LAPTOP = """
 pci0000:00
   02.0 igpu
-  1c.0 root
-    00.0 wifi
-  1d.0 root
-    00.0 nvme
+  1c.0 root / 00.0 wifi
+  1d.0 root / 00.0 nvme
 """
 _VM = """
 pci0000:00

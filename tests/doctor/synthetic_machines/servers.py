@@ -11,62 +11,39 @@ _GUIDE = "NVIDIA DOCA GPUNetIO guide"
 
 # One switch, the GPU and the NIC below it.
 PIX = """
-pci0000:97 numa=1 cpus=32-63
-  02.0 root
-    00.0 up
-      00.0 down
-        00.0 cx6dx rdma=mlx5_0 net=ens6f0np0
-        00.1 cx6dx rdma=mlx5_1 net=ens6f1np1 down
-      01.0 down
-        00.0 a100
-pci0000:00 numa=0 cpus=0-31
-  1d.0 root
-    00.0 nvme
+pci0000:97 numa=1 cpus=32-63 / 02.0 root / 00.0 up
+  00.0 down
+    00.0 cx6dx rdma=mlx5_0 net=ens6f0np0
+    00.1 cx6dx rdma=mlx5_1 net=ens6f1np1 down
+  01.0 down / 00.0 a100
+pci0000:00 numa=0 cpus=0-31 / 1d.0 root / 00.0 nvme
 """
 # The guide's `lspci -tvvv`, bus for bus.
 PXB = """
-pci0000:b0 numa=1 cpus=12-23,36-47
-  02.0 root
-    00.0 bf2-up
-      00.0 bf2-down
-        00.0 bf2 rdma=mlx5_0 net=ens6f0np0
-        00.1 bf2 rdma=mlx5_1 net=ens6f1np1
-        00.2 bf2-soc
-      01.0 bf2-down
-        00.0 up
-          08.0 down
-            00.0 a100x
+pci0000:b0 numa=1 cpus=12-23,36-47 / 02.0 root / 00.0 bf2-up
+  00.0 bf2-down
+    00.0 bf2 rdma=mlx5_0 net=ens6f0np0
+    00.1 bf2 rdma=mlx5_1 net=ens6f1np1
+    00.2 bf2-soc
+  01.0 bf2-down / 00.0 up / 08.0 down / 00.0 a100x
 """
 PHB = """
 pci0000:15 numa=0 cpus=0-31
-  01.0 root
-    00.0 h100
-  03.0 root
-    00.0 cx7 rdma=mlx5_0 net=ens3np0
-pci0000:00 numa=0 cpus=0-31
-  1d.0 root
-    00.0 nvme
+  01.0 root / 00.0 h100
+  03.0 root / 00.0 cx7 rdma=mlx5_0 net=ens3np0
+pci0000:00 numa=0 cpus=0-31 / 1d.0 root / 00.0 nvme
 """
 # The guide's `nvidia-smi topo -m`: one GPU, two ports of one NIC, CPUs 12-23,36-47 of node 1.
 NODE = """
-pci0000:85 numa=1 cpus=12-23,36-47
-  02.0 root
-    00.0 a100
-pci0000:b0 numa=1 cpus=12-23,36-47
-  02.0 root
-    00.0 cx6dx rdma=mlx5_0 net=ens6f0np0
-    00.1 cx6dx rdma=mlx5_1 net=ens6f1np1
-pci0000:00 numa=0 cpus=0-11,24-35
-  1d.0 root
-    00.0 nvme
+pci0000:85 numa=1 cpus=12-23,36-47 / 02.0 root / 00.0 a100
+pci0000:b0 numa=1 cpus=12-23,36-47 / 02.0 root
+  00.0 cx6dx rdma=mlx5_0 net=ens6f0np0
+  00.1 cx6dx rdma=mlx5_1 net=ens6f1np1
+pci0000:00 numa=0 cpus=0-11,24-35 / 1d.0 root / 00.0 nvme
 """
 SYS = """
-pci0000:17 numa=0 cpus=0-31
-  01.0 root
-    00.0 l40s
-pci0000:97 numa=1 cpus=32-63
-  01.0 root
-    00.0 cx7 rdma=mlx5_0 net=ens6np0
+pci0000:17 numa=0 cpus=0-31 / 01.0 root / 00.0 l40s
+pci0000:97 numa=1 cpus=32-63 / 01.0 root / 00.0 cx7 rdma=mlx5_0 net=ens6np0
 """
 
 
@@ -94,27 +71,20 @@ DGX = (
     + _quarter(0x80, 7, "112-127,240-255", 6)
     + _quarter(0xC0, 5, "80-95,208-223", 8)
     + """
-pci0000:60 numa=0 cpus=0-15,128-143
-  03.1 root-amd
-    00.0 cx6dx rdma=mlx5_4 net=enp97s0f0np0
-    00.1 cx6dx rdma=mlx5_5 net=enp97s0f1np1
+pci0000:60 numa=0 cpus=0-15,128-143 / 03.1 root-amd
+  00.0 cx6dx rdma=mlx5_4 net=enp97s0f0np0
+  00.1 cx6dx rdma=mlx5_5 net=enp97s0f1np1
 """
 )
 SPARK = """
-pci0000:00 numa=0 cpus=0-19
-  00.0 root-gb10
-    00.0 cx7-spark rdma=rocep1s0f0 net=enp1s0f0np0
-    00.1 cx7-spark rdma=rocep1s0f1 net=enp1s0f1np1 down
-pci0002:00 numa=0 cpus=0-19
-  00.0 root-gb10
-    00.0 cx7-spark rdma=roceP2p1s0f0 net=enP2p1s0f0np0
-    00.1 cx7-spark rdma=roceP2p1s0f1 net=enP2p1s0f1np1 down
-pci0004:00 numa=0 cpus=0-19
-  00.0 root-gb10
-    00.0 nvme
-pci000f:00 numa=0 cpus=0-19
-  00.0 root-gb10
-    00.0 gb10
+pci0000:00 numa=0 cpus=0-19 / 00.0 root-gb10
+  00.0 cx7-spark rdma=rocep1s0f0 net=enp1s0f0np0
+  00.1 cx7-spark rdma=rocep1s0f1 net=enp1s0f1np1 down
+pci0002:00 numa=0 cpus=0-19 / 00.0 root-gb10
+  00.0 cx7-spark rdma=roceP2p1s0f0 net=enP2p1s0f0np0
+  00.1 cx7-spark rdma=roceP2p1s0f1 net=enP2p1s0f1np1 down
+pci0004:00 numa=0 cpus=0-19 / 00.0 root-gb10 / 00.0 nvme
+pci000f:00 numa=0 cpus=0-19 / 00.0 root-gb10 / 00.0 gb10
 """
 _AMD = System(product=("NVIDIA", "DGXA100 920-23687-2530-000"), cpus=256)
 _SPARK = System(

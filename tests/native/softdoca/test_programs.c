@@ -113,31 +113,6 @@ TEST(a_buffer_is_used_for_another_place)
 	rig_close(&r);
 }
 
-TEST(any_handle_clears_notifications)
-{
-	doca_notification_handle_t handle;
-	struct rig r;
-
-	rig_open(&r, SIZE, 1);
-	OK(doca_pe_get_notification_handle(r.pe, &handle));
-	const doca_notification_handle_t given[] = {handle, 0, doca_event_invalid_handle};
-	for (unsigned i = 0; i < 3; i++) {
-		struct pollfd fd = {.fd = handle, .events = POLLIN};
-		struct doca_buf *src = source(&r, 0, 64), *dst = target(&r, 0, 64);
-
-		OK(doca_task_submit(a_task(&r, src, dst, 0)));
-		OK(doca_pe_request_notification(r.pe));
-		CHECK_EQ(poll(&fd, 1, WAIT_SECONDS * 1000), 1);
-		OK(doca_pe_clear_notification(r.pe, given[i]));
-		run_until(&r, i + 1);
-		CHECK_EQ(poll(&fd, 1, 0), 0);
-		drop(src);
-		drop(dst);
-	}
-	CHECK_EQ(r.done, 3);
-	rig_close(&r);
-}
-
 /* Makes one copy into a map that has only these permissions. */
 static doca_error_t copied_into(uint32_t permissions, size_t n)
 {
