@@ -8,7 +8,9 @@ A session of a previous run is closed when a run that opened another one has end
 variable still has it, also in a list, a dictionary or an object of the user's. Values of `Out`,
 which keeps all results, do not count as variables.
 
-The front end names the cell in each execute request; if it does not (a console), nothing is closed.
+The front end names the cell in each execute request. If it does not (a console), or if another cell
+opened the session, it is not closed: `Out` and `_` forget it, so that it ends unless something else
+has it.
 """
 
 from __future__ import annotations
@@ -51,6 +53,8 @@ _ITEMS, _LOOKS = 1000, 100_000  # looked at of a container; looked at in all
 _lock = threading.Lock()
 _panels: dict[str, weakref.WeakKeyDictionary[object, _Use]] = {}  # by cell, then by panel
 _sessions: dict[str, weakref.WeakKeyDictionary[_Session, str]] = {}  # by cell; session -> run
+_earlier: weakref.WeakSet[_Session] = weakref.WeakSet()  # of all cells
+_opened: weakref.WeakSet[_Session] = weakref.WeakSet()  # by the running cell
 _detached: ContextVar[bool] = ContextVar("dgkit_detached", default=False)
 _hooks: weakref.WeakKeyDictionary[Any, set[Any]] = weakref.WeakKeyDictionary()  # by shell
 
@@ -147,31 +151,60 @@ def _try(close: Callable[[], None], name: str) -> None:
 def register_session(session: _Session) -> None:
     """Bind a new session to the running cell."""
     cell, run = current_run()
-    if not cell or _detached.get():
+    if current_shell() is None or _detached.get():
         return
     after_each_cell(close_replaced)
     with _lock:
-        _sessions.setdefault(cell, weakref.WeakKeyDictionary())[session] = run
+        _opened.add(session)
+        if cell:
+            _sessions.setdefault(cell, weakref.WeakKeyDictionary())[session] = run
 
 
 def close_replaced(_result: object = None) -> None:
-    """Close the sessions that the running cell replaced; called when it ends."""
+    """End the sessions that those of the running cell replaced; called when it ends."""
+    if not _opened:
+        return
     cell, run = current_run()
+    variables = list(current_shell().user_ns.items())
+    kept = _reached([each for name, each in variables if name[0] != "_" and name != "Out"])
+    del variables
     with _lock:
         own = _sessions.get(cell, weakref.WeakKeyDictionary[_Session, str]())
-        if run not in own.values():
-            return
-        variables = list(current_shell().user_ns.items())
-        kept = _reached([each for name, each in variables if name[0] != "_" and name != "Out"])
         replaced = [each for each, used in own.items() if used != run and id(each) not in kept]
         for session in replaced:
             del own[session]
+            _earlier.discard(session)
+        others = {id(each) for each in _earlier} - kept
+        _earlier.update(_opened)
+        _opened.clear()
     for session in replaced:
         _try(session.close, "Session")
+    if others:
+        _forget_results(others)
+        gc.collect()  # sessions are reference cycles
 
 
-def _reached(found: list[Any]) -> set[int]:
-    """Return the ids of objects, and of what containers and the user's own objects have."""
+def _forget_results(gone: set[int]) -> None:
+    """Remove the results that have one of these sessions, also as a region or a panel of it."""
+    shell = current_shell()
+    results = shell.user_ns.get("Out", {})
+    for key in [key for key, value in results.items() if gone & _reached([value], owners=True)]:
+        del results[key]
+    # IPython has `_`, `__`, `___` and `_1`, ... in three places.
+    hidden, hook = getattr(shell, "user_ns_hidden", {}), getattr(shell, "displayhook", None)
+    for names in (shell.user_ns, hidden, getattr(hook, "__dict__", {})):
+        for name in [name for name in names if not name.strip("_0123456789")]:
+            if gone & _reached([names[name]], owners=True):
+                names[name] = ""
+
+
+def _reached(found: list[Any], *, owners: bool = False) -> set[int]:
+    """Return the ids of objects, and of what containers and the user's own objects have.
+
+    Args:
+        found: The objects.
+        owners: Also the sessions of regions, panels and other objects of dgkit.
+    """
     seen: dict[int, Any] = {}
     for value in found:  # which grows
         if id(value) in seen:
@@ -185,6 +218,8 @@ def _reached(found: list[Any]) -> set[int]:
             found.extend(list(value)[:_ITEMS])
         elif type(value).__module__ == "__main__":
             found.extend(getattr(value, "__dict__", {}).values())
+        elif owners and type(value).__module__.startswith("dgkit."):
+            found.append(getattr(value, "session", None))
     return set(seen)
 
 

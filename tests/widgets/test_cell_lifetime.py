@@ -1,8 +1,11 @@
 """A cell that is run again: which panels of its last run are closed, and when."""
 
+import weakref
 from types import SimpleNamespace
 
 import pytest
+from IPython.core.interactiveshell import InteractiveShell
+from support.processes.waiting import children, until
 
 import dgkit
 from dgkit import cell_lifetime
@@ -156,6 +159,24 @@ def test_a_session_that_its_cell_replaced_is_closed_though_out_has_it(book, soft
         assert all(session.closed for session in old)
         assert not new.closed
     new.close()
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")  # that nobody closed them
+def test_of_runs_of_cells_without_a_name_the_session_that_a_variable_has_is_left(monkeypatch):
+    """In a shell of IPython, whose results also have a region of each session."""
+    monkeypatch.setattr(cell_lifetime, "_hooks", weakref.WeakKeyDictionary())
+    shell, before = InteractiveShell(), set(children())
+    monkeypatch.setattr(cell_lifetime, "current_shell", lambda: shell)
+    shell.user_ns["connect"] = dgkit.connect
+    shell.run_cell("other = connect()", store_history=True)
+    for _ in range(3):
+        shell.run_cell("s = connect()\ns", store_history=True)
+        shell.run_cell("[s.empty(64)]", store_history=True)
+    left = [shell.user_ns[name].owned_pid for name in ("other", "s")]
+    until(lambda: set(children()) - before == set(left), "the others have ended")
+    assert shell.user_ns["_"][0].session is shell.user_ns["s"]
+    for name in ("other", "s"):
+        shell.user_ns[name].close()
 
 
 def test_a_session_stays_that_has_another_name_or_that_nothing_replaced(book, software_dpu):
