@@ -1,10 +1,8 @@
 """An agent that serves many clients, in either role, over ipc and tcp."""
 
 import os
-import signal
 import sys
 import threading
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -13,7 +11,7 @@ from support.processes.agents import agent
 from support.processes.waiting import until
 
 import dgkit
-from dgkit.agent import default_memory, serve, unit
+from dgkit.agent import default_memory, serve
 from dgkit.errors import AccessDenied, ClosedError, NativeError, PeerRefused, Unsupported
 from dgkit.sizes import SAMPLES_A_BLOCK
 from dgkit.wire import keys
@@ -224,36 +222,6 @@ def test_telemetry_comes_in_numbered_blocks(dpu):
         assert {block.provider for block in blocks} == {"soft"}
         latency = [len(block.samples) // 8 for block in blocks if block.source == "latency"]
         assert sum(latency) == 9000
-
-
-def test_sigterm_and_sigint_end_it_with_no_file_left():
-    for number in (signal.SIGTERM, signal.SIGINT):
-        with agent() as running:
-            path = Path(running.address.removeprefix("ipc://"))
-            assert path.exists()
-            with dgkit.connect(running.address) as session:
-                session.empty(64, on="dpu")
-                running.send(number)
-                until(lambda: running.process.poll() is not None, "the agent ends")
-                assert running.process.returncode == 0
-                assert not path.exists()
-
-
-def test_the_socket_of_a_killed_agent_is_swept_by_the_next():
-    with agent() as first:
-        first.process.kill()
-        first.process.wait()
-        path = Path(first.address.removeprefix("ipc://"))
-        assert path.exists()
-        with agent():
-            assert not path.exists()
-
-
-def test_the_unit_runs_serve_with_its_options():
-    text = unit("--max-memory 1G")
-    assert "serve --max-memory 1G\n" in text
-    assert "[Service]" in text
-    assert "WantedBy=default.target" in text
 
 
 def test_half_of_the_memory_is_the_default_limit():

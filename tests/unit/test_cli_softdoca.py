@@ -118,13 +118,6 @@ def test_a_folder_without_it_is_named_with_its_variable(tmp_path, monkeypatch, c
     assert f"SOFTDOCA_LIB is '{tmp_path}'" in err
 
 
-def test_help_says_of_each_command_what_it_does_in_whole_words(capsys):
-    assert main(["softdoca", "--help"]) == 0
-    commands = capsys.readouterr().out.split("Commands:")[1]
-    assert "..." not in commands
-    assert all(f"  {name} " in commands for name in ("env", "run", "samples"))
-
-
 def test_run_gives_the_program_its_arguments_and_the_environment(tmp_path):
     devices = tmp_path / "devices.conf"
     devices.touch()
@@ -229,9 +222,3 @@ def test_samples_that_cannot_be_written_leave_nothing(exists, tmp_path, capsys):
     assert "File too large" in capsys.readouterr().err
     assert [path.name for path in tmp_path.rglob("*")] == ["samples", "mine"] * exists
     assert main(["softdoca", "samples", str(folder)]) == 0
-
-
-@pytest.mark.parametrize("name", ["env", "run", "samples"])
-def test_help_of_each_part_has_an_example(name, capsys):
-    assert main(["softdoca", name, "--help"]) == 0
-    assert f"dgkit softdoca {name}" in capsys.readouterr().out.split("Example")[1]

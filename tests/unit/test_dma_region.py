@@ -4,7 +4,6 @@ import array
 import gc
 import mmap
 import os
-from multiprocessing import shared_memory
 
 import numpy as np
 import pytest
@@ -12,7 +11,7 @@ from support.dma import keep, rig
 
 import dgkit
 from dgkit import Access, Device
-from dgkit.errors import BoundsError, ClosedError, Unsupported
+from dgkit.errors import BoundsError, ClosedError
 
 STRUCT = np.dtype([("x", "<u2"), ("y", ">f8"), ("z", "u1", 6)])
 
@@ -57,23 +56,6 @@ def test_any_contiguous_writable_object_can_be_moved_in_place(device, obj):
     sent = moved(device, obj)
     order = "F" if isinstance(obj, np.ndarray) and obj.flags.f_contiguous else "C"
     assert (obj.tobytes(order) if isinstance(obj, np.ndarray) else bytes(obj)) == sent
-
-
-def test_shared_memory_of_multiprocessing_can_be_moved_and_closed_again(device):
-    block = shared_memory.SharedMemory(create=True, size=4096)
-    try:
-        assert moved(device, block.buf) == bytes(block.buf)
-    finally:
-        block.close()
-        block.unlink()
-
-
-def test_a_mapped_file_can_be_moved(device, tmp_path):
-    path = tmp_path / "file"
-    path.write_bytes(bytes(16))
-    with path.open("r+b") as file, mmap.mmap(file.fileno(), 16) as mapped:
-        sent = moved(device, mapped)
-    assert path.read_bytes() == sent
 
 
 def test_a_buffer_cannot_be_resized_or_closed_until_its_region_is(device):
@@ -186,18 +168,6 @@ def test_a_part_outside_is_a_bounds_error_with_all_numbers(device, offset, size)
 def test_a_part_that_is_no_whole_number_is_refused(device, part, error):
     with pytest.raises(error, match=r"offset|size"):
         device.register(bytearray(16), **part)
-
-
-@pytest.mark.parametrize("obj", [b"", bytearray(), np.zeros(0)], ids=repr)
-def test_no_bytes_is_a_value_error(device, obj):
-    with pytest.raises(ValueError, match="has 0 bytes; the minimum is 1"):
-        device.register(obj, "r")
-
-
-def test_what_is_not_contiguous_is_unsupported(device):
-    for obj in (np.zeros(8)[::2], np.zeros((4, 4))[:, 1], memoryview(bytearray(8))[::2]):
-        with pytest.raises(Unsupported, match="is not contiguous: register the array"):
-            device.register(obj)
 
 
 def test_a_refused_registration_lets_the_object_go(device):

@@ -76,7 +76,9 @@ def test_each_example_of_a_help_page_is_a_command_line(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "100")
     for path in filter(None, COMMANDS):  # the first page has `dgkit COMMAND --help`
-        examples = _page(path, capsys).partition("Examples:\n")[2].partition("\n\n")[0]
-        for line in examples.splitlines():
-            for arguments in _invocations(line.strip().partition("  ")[0]):
-                _parse(COMMANDS[()], arguments)
+        examples = re.split(r"\bExamples?\b.*:\n", _page(path, capsys))[-1].partition("\n\n")[0]
+        lines = (line.strip().partition("  ")[0] for line in examples.splitlines())
+        found = [arguments for line in lines for arguments in _invocations(line)]
+        assert found, path
+        for arguments in found:
+            _parse(COMMANDS[()], arguments)

@@ -130,6 +130,12 @@ WRONG = [
     (lambda s: s.write(s.mine, 5), TypeError, "data has type int; it must be bytes"),
     (lambda s: s.start_write(s.mine, None), TypeError, "data has type NoneType"),
     (lambda s: s.digest(s.mine, offset="1K"), BoundsError, "at offset 1,024"),
+    (
+        lambda s: s.write(s.mine, b"hello", offset=60),
+        BoundsError,
+        "5 bytes at offset 60 leave region 'mine', which has 64",
+    ),
+    (lambda s: s.write(s.mine, b""), ValueError, "size is 0"),
     (lambda s: s.latency(s.mine, 1.5), TypeError, "size is 1.5"),
     (lambda s: s.latency(s.mine, count=1.5), TypeError, "count is 1.5; it must be a whole"),
     (lambda s: s.latency(s.mine, count="10"), TypeError, "count is '10'"),

@@ -172,20 +172,6 @@ def test_many_monitors_leave_nothing_behind(session, region):
     assert (steady(held), steady(lambda: held(there))) == before
 
 
-def test_several_at_once_have_each_its_own_samples(session, region):
-    one = session.monitor(region, 8, "write", count=5, every_s=0.01)
-    two = session.monitor(region, 4096, "read", "worker", count=7, every_s=0.02)
-    for monitor, size, count in ((one, 8, 5), (two, 4096, 7)):
-        for block in blocks_of(monitor, 3):
-            assert (block.size, len(block.samples)) == (size, 8 * count)
-        assert monitor.lost == 0
-    one.close()
-    assert blocks_of(two, 3)
-    session.close()
-    with pytest.raises(ClosedError):
-        two.read()
-
-
 def test_the_rest_of_the_session_works_meanwhile(session, region):
     with session.monitor(region, size=64, offset=2048, every_s=0.01) as monitor:
         session.write(region, b"hello")
@@ -370,15 +356,6 @@ def test_a_killed_agent_is_peer_lost_within_a_second():
         monitor.close()
 
 
-def test_a_killed_agent_is_peer_lost_over_tcp_and_where_this_process_is_the_dpu(network):
-    for options in ({"address": "tcp://127.0.0.1:0"}, {"role": "host"}):
-        with agent(**options) as running, dgkit.connect(running.address) as session:
-            monitor = session.monitor(session.empty(64), every_s=0.01)
-            blocks_of(monitor, 1)
-            running.process.kill()
-            assert isinstance(raised(monitor, 1.0), (PeerLost, TransferError))
-
-
 def test_a_stopped_agent_is_a_timeout_and_it_goes_on_when_it_does():
     with agent() as running, dgkit.connect(running.address) as session:
         monitor = session.monitor(session.empty(64), every_s=0.01)
@@ -454,25 +431,6 @@ def test_the_most_samples_of_the_most_bytes_do_not_hold_up_its_end(session):
         monitor.close()
         assert time.monotonic() - started < 1.0
         assert session.stats()["your_monitors"] == 0
-
-
-def test_it_can_be_read_in_one_thread_and_closed_in_another(session, region):
-    monitor = session.monitor(region, every_s=0.01)
-    caught = []
-
-    def look():
-        try:
-            while True:
-                monitor.read()
-        except ClosedError as error:
-            caught.append(error)
-
-    looking = threading.Thread(target=look)
-    looking.start()
-    assert session.write(region, b"meanwhile").size == 9
-    monitor.close()
-    looking.join(5.0)
-    assert len(caught) == 1
 
 
 def test_in_a_forked_child_it_is_the_parents(session, region):
