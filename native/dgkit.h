@@ -723,6 +723,16 @@ typedef struct dg_nic_cq_config {
 	uint32_t entry_size;
 } dg_nic_cq_config;
 
+/* What happens to a queue pair or a shared receive queue besides its CQEs, by the numbers of ibv_event_type: its
+ * ring or record is wrong; fewer receives than dg_nic_srq_set_limit() asks for; in the error state, the last receive
+ * that it took from a shared receive queue is flushed. If the object's `event` is not 0, the NIC writes this to its
+ * async_fd, which must not block. */
+enum dg_nic_async_type { DG_NIC_QP_FATAL = 1, DG_NIC_SRQ_LIMIT = 15, DG_NIC_QP_LAST_RECEIVE = 16 };
+typedef struct dg_nic_async_event {
+	uint64_t event;
+	uint32_t type, reserved;
+} dg_nic_async_event;
+
 /* A shared receive queue (SRQ) in mlx5's format. ring: `entries` (a power of two, up to DG_NIC_ENTRIES_MAX)
  * of 16 * (1 + sges) bytes: the index of the next entry in bytes 2 and 3, big-endian, then the data
  * segments. The first receive is in entry 0. record: a big-endian word, the count of receives. */
@@ -730,7 +740,9 @@ typedef struct dg_nic_srq_config {
 	void *ring;
 	uint32_t entries, sges;
 	uint32_t *record;
-	uint32_t pd, reserved;
+	uint32_t pd;
+	int32_t async_fd;
+	uint64_t event;
 } dg_nic_srq_config;
 
 /* send_ring: send_entries WQE basic blocks of 64 bytes; receive_ring: receive_entries of 16 *
@@ -755,7 +767,9 @@ typedef struct dg_nic_qp_config {
 	uint32_t pd, inline_receive, own_rights, user_index;
 	dg_nic_qp *receives_of;
 	dg_nic_srq *srq;
-	uint32_t transport, reserved;
+	uint32_t transport;
+	int32_t async_fd;
+	uint64_t event;
 } dg_nic_qp_config;
 
 /* syndrome, vendor: of the first error CQE. Counts since RESET: taken and completed in basic blocks,
@@ -812,6 +826,9 @@ int dg_nic_key_change(dg_nic *n, uint32_t key, dg_region *r, uint64_t address, u
 /* Entries that are taken later do not find the key. Errors: EINVAL if there is no such key. */
 int dg_nic_key_close(dg_nic *n, uint32_t key);
 int dg_nic_cq_open(dg_nic *n, const dg_nic_cq_config *cfg, dg_nic_cq **out);
+/* Goes on in another ring, as mlx5 does: the old one gets an entry with opcode 5, which counts. The new one has the
+ * owner's initial CQEs. Errors: EINVAL for a wrong ring, or a collapsed CQ. */
+int dg_nic_cq_resize(dg_nic_cq *cq, void *ring, uint32_t entries);
 int dg_nic_cq_number(dg_nic_cq *cq, uint32_t *cqn);
 /* Starts again at the ring's first place, in its first lap. Errors: EBUSY while a queue pair that uses
  * it is not in RESET. */
@@ -819,6 +836,8 @@ int dg_nic_cq_restart(dg_nic_cq *cq);
 /* Frees the CQ. Errors: EBUSY while a queue pair uses it. */
 int dg_nic_cq_close(dg_nic_cq *cq);
 int dg_nic_srq_open(dg_nic *n, const dg_nic_srq_config *cfg, dg_nic_srq **out);
+/* Asks for one event when there are fewer receives than this, now or later; 0: for none. */
+int dg_nic_srq_set_limit(dg_nic_srq *s, uint32_t limit);
 /* Frees the queue. Errors: EBUSY while a queue pair uses it. */
 int dg_nic_srq_close(dg_nic_srq *s);
 /* Opens a queue pair in the state RESET. */

@@ -47,26 +47,31 @@ enum {
 	MAX_QP_RD_ATOM = 16,
 };
 
-/* An open descriptor of the device. async_fd: where asynchronous events would be written. */
-struct context {
-	int fd, async_fd;
-	bool is_open; /* GET_CONTEXT was called */
-};
-
-/* A completion channel: a pipe whose reading end is the program's. users: the descriptor, and CQs. */
+/* A pipe of events, whose reading end is the program's: of CQs, or asynchronous ones. users: the descriptor, and
+ * CQs or a context. */
 struct channel {
 	uint64_t inode; /* of the pipe: the descriptor may be another file's by now */
 	int write_fd;
 	uint32_t users;
+	bool is_async;
+};
+
+/* An open descriptor of the device. async: NULL before GET_CONTEXT. */
+struct context {
+	int fd;
+	struct channel *async;
 };
 
 enum kind { KIND_NONE, KIND_PD, KIND_AH, KIND_MR, KIND_CQ, KIND_SRQ, KIND_QP };
 
-/* What a handle of the program names. users: objects that depend on it. */
+/* What a handle of the program names. users: objects that depend on it. event: what the NIC writes as its name, with
+ * a count, which tells its events from those of an earlier one; user_handle: what the program reads instead. */
 struct object {
 	enum kind kind;
 	uint32_t handle, users;
 	struct context *context;
+	uint64_t event, user_handle;
+	uint32_t async_reported;
 };
 
 struct ah {
@@ -87,8 +92,7 @@ struct cq {
 	struct object o;
 	dg_nic_cq *nic_cq;
 	struct channel *channel; /* NULL: no events */
-	uint64_t event, user_handle; /* event: what the NIC writes; user_handle: what the program reads */
-	uint32_t reported;
+	uint32_t reported, entry_size;
 };
 
 struct srq {
@@ -118,10 +122,8 @@ struct call {
 /* preload.c */
 /* Returns the channel with this descriptor, or NULL. */
 struct channel *dg_mlx5_channel(int fd);
-/* Makes a pipe: the program's end, and ours, which does not block. Returns 0 or a negative errno. */
-int dg_mlx5_pipe(int fds[2]);
-/* Makes a completion channel, and returns its descriptor or a negative errno. */
-int dg_mlx5_channel_open(void);
+/* Makes a channel, and returns its descriptor or a negative errno. */
+int dg_mlx5_channel_open(bool is_async);
 void dg_mlx5_channel_put(struct channel *c);
 /* The C library's close(2), for descriptors that are ours. */
 int dg_mlx5_close(int fd);
@@ -151,6 +153,7 @@ int dg_mlx5_destroy_qp(struct call *c);
 
 /* uverbs_srq.c */
 int dg_mlx5_create_srq(struct call *c);
+int dg_mlx5_modify_srq(struct call *c);
 int dg_mlx5_query_srq(struct call *c);
 int dg_mlx5_destroy_srq(struct call *c);
 
@@ -165,8 +168,8 @@ void dg_mlx5_remove(struct object *o);
 int dg_mlx5_destroy(struct object *o);
 /* Destroys everything that a context has. */
 void dg_mlx5_destroy_all(const struct context *x);
-/* Returns the CQ whose event this is, or NULL if it is destroyed. */
-struct cq *dg_mlx5_event_cq(uint64_t event);
+/* Returns the object whose event this is, or NULL if it is destroyed. */
+struct object *dg_mlx5_event_object(uint64_t event);
 /* Whether no region has any of these bytes. */
 bool dg_mlx5_is_alone(uint64_t start, uint64_t length);
 int dg_mlx5_alloc_pd(struct call *c);
@@ -178,6 +181,7 @@ int dg_mlx5_rereg_mr(struct call *c);
 int dg_mlx5_dereg_mr(struct call *c);
 int dg_mlx5_create_cq(struct call *c);
 int dg_mlx5_create_cq_ex(struct call *c);
+int dg_mlx5_resize_cq(struct call *c);
 int dg_mlx5_destroy_cq(struct call *c);
 
 /* observer.c */

@@ -28,7 +28,7 @@
 #include "providers/verbs_api.h"
 #include "share/server.h"
 
-enum { EVENT = sizeof(struct ib_uverbs_comp_event_desc), EMPTY_POLLS = 64, REST_US = 10, SLEEPS = 100 };
+enum { EMPTY_POLLS = 64, REST_US = 10, SLEEPS = 100 };
 static const char node[] = "/dev/infiniband/uverbs0";
 
 /* By descriptor: a context or a channel, or neither. They change with the lock held, and are loaded without
@@ -94,7 +94,8 @@ static int result(int rc)
 	return -1;
 }
 
-int dg_mlx5_pipe(int fds[2])
+/* Makes a pipe: the program's end, and ours, which does not block. Returns 0 or a negative errno. */
+static int open_pipe(int fds[2])
 {
 	if (pipe2(fds, O_CLOEXEC))
 		return -errno;
@@ -105,18 +106,18 @@ int dg_mlx5_pipe(int fds[2])
 	return -EMFILE;
 }
 
-int dg_mlx5_channel_open(void)
+int dg_mlx5_channel_open(bool is_async)
 {
 	int fds[2];
 	struct channel *c = calloc(1, sizeof *c);
 	struct stat s;
-	const int rc = c ? dg_mlx5_pipe(fds) : -ENOMEM;
+	const int rc = c ? open_pipe(fds) : -ENOMEM;
 	if (rc) {
 		free(c);
 		return rc;
 	}
 	fstat(fds[0], &s);
-	*c = (struct channel){.inode = s.st_ino, .write_fd = fds[1], .users = 1};
+	*c = (struct channel){.inode = s.st_ino, .write_fd = fds[1], .users = 1, .is_async = is_async};
 	channels[fds[0]] = c;
 	return fds[0];
 }
@@ -135,8 +136,8 @@ static void close_context(struct context *x)
 	contexts[x->fd] = NULL;
 	if (opener == getpid())
 		dg_mlx5_destroy_all(x);
-	if (x->is_open)
-		dg_mlx5_close(x->async_fd);
+	if (x->async)
+		dg_mlx5_channel_put(x->async);
 	free(x);
 }
 
@@ -306,29 +307,33 @@ VISIBLE int ioctl(int fd, unsigned long request, ...)
 	return result(rc);
 }
 
-/* Reads an event of a channel: the pipe has what the NIC wrote, the program gets its own handle of the CQ.
- * Events of CQs that are destroyed are left out. */
+/* Reads an event of a channel: the pipe has what the NIC wrote, the program gets its own handle of the object.
+ * Events of objects that are destroyed are left out. */
 VISIBLE ssize_t read(int fd, void *bytes, size_t size)
 {
 	REAL(read);
-	uint64_t event;
-	if (!dg_mlx5_channel(fd))
+	struct ib_uverbs_async_event_desc event;
+	const struct channel *c = dg_mlx5_channel(fd);
+	if (!c)
 		return real(fd, bytes, size);
-	if (size < EVENT)
+	const bool is_async = c->is_async;
+	const size_t wanted = is_async ? sizeof event : sizeof event.element;
+	if (size < wanted)
 		return result(-EINVAL);
 	for (;;) {
-		const ssize_t n = real(fd, &event, EVENT);
-		if (n != EVENT)
+		const ssize_t n = real(fd, &event, wanted);
+		if (n != (ssize_t)wanted)
 			return n;
 		enter();
-		struct cq *q = dg_mlx5_event_cq(event);
-		if (q) {
-			q->reported++;
-			memcpy(bytes, &q->user_handle, EVENT);
+		struct object *o = dg_mlx5_event_object(event.element);
+		if (o) {
+			++*(is_async ? &o->async_reported : &((struct cq *)o)->reported);
+			event.element = o->user_handle;
+			memcpy(bytes, &event, wanted);
 		}
 		leave();
-		if (q)
-			return EVENT;
+		if (o)
+			return n;
 	}
 }
 

@@ -37,8 +37,10 @@ static const struct command commands[] = {
 	COMMAND_WITHOUT_RESPONSE(DEREG_MR, dereg_mr, dg_mlx5_dereg_mr),
 	COMMAND(CREATE_COMP_CHANNEL, create_comp_channel, dg_mlx5_create_channel),
 	COMMAND(CREATE_CQ, create_cq, dg_mlx5_create_cq),
+	COMMAND(RESIZE_CQ, resize_cq, dg_mlx5_resize_cq),
 	COMMAND(DESTROY_CQ, destroy_cq, dg_mlx5_destroy_cq),
 	COMMAND(CREATE_SRQ, create_srq, dg_mlx5_create_srq),
+	COMMAND_WITHOUT_RESPONSE(MODIFY_SRQ, modify_srq, dg_mlx5_modify_srq),
 	COMMAND(QUERY_SRQ, query_srq, dg_mlx5_query_srq),
 	COMMAND(DESTROY_SRQ, destroy_srq, dg_mlx5_destroy_srq),
 	COMMAND(CREATE_QP, create_qp, dg_mlx5_create_qp),
@@ -81,7 +83,7 @@ static int run(struct context *x, const struct command *command, uint64_t addres
 	       uint64_t response, size_t room)
 {
 	struct call c = {.context = x};
-	if (!x->is_open && command->run != dg_mlx5_get_context)
+	if (!x->async && command->run != dg_mlx5_get_context)
 		return -EINVAL;
 	int rc = load(c.in, sizeof c.in, address, core);
 	if (!rc)

@@ -56,19 +56,18 @@ int dg_mlx5_get_context(struct call *c)
 	struct ib_uverbs_get_context_resp *r = (void *)c->out;
 	struct mlx5_ib_alloc_ucontext_resp *driver = (void *)r->driver_data;
 	const struct mlx5_ib_alloc_ucontext_req_v2 *q = (void *)c->driver;
-	int fds[2];
-	if (c->context->is_open)
+	if (c->context->async)
 		return -EINVAL;
 	if (!(q->lib_caps & MLX5_LIB_CAP_DYN_UAR)) /* rdma-core 28 and later have it */
 		return -EOPNOTSUPP;
 	int rc = open_nic();
 	if (!rc)
-		rc = dg_mlx5_pipe(fds);
-	if (rc)
+		rc = dg_mlx5_channel_open(true);
+	if (rc < 0)
 		return rc;
-	c->context->is_open = true;
-	c->context->async_fd = fds[1];
-	*r = (struct ib_uverbs_get_context_resp){.async_fd = (uint32_t)fds[0], .num_comp_vectors = 1};
+	c->context->async = dg_mlx5_channel(rc);
+	c->context->async->users++;
+	*r = (struct ib_uverbs_get_context_resp){.async_fd = (uint32_t)rc, .num_comp_vectors = 1};
 	/* tot_bfregs 0: doorbell pages are allocated by ioctl(2), one by one. cqe_version 1: CQEs have the
 	 * index that the program gives to a queue pair. */
 	*driver = (struct mlx5_ib_alloc_ucontext_resp){
@@ -168,7 +167,7 @@ int dg_mlx5_query_port(struct call *c)
 
 int dg_mlx5_create_channel(struct call *c)
 {
-	const int fd = dg_mlx5_channel_open();
+	const int fd = dg_mlx5_channel_open(false);
 	if (fd < 0)
 		return fd;
 	((struct ib_uverbs_create_comp_channel_resp *)c->out)->fd = (uint32_t)fd;

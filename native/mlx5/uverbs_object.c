@@ -20,6 +20,7 @@ int dg_mlx5_add(struct context *x, struct object *o, enum kind kind)
 					[KIND_CQ] = MAX_CQS,
 					[KIND_SRQ] = MAX_SRQS,
 					[KIND_QP] = DG_NIC_QPS};
+	static uint64_t serial;
 	if (counts[kind] == most[kind])
 		return -ENOMEM;
 	do /* a handle is used again as late as possible; there are fewer objects than handles */
@@ -28,6 +29,7 @@ int dg_mlx5_add(struct context *x, struct object *o, enum kind kind)
 	o->kind = kind;
 	o->handle = last;
 	o->context = x;
+	o->event = ++serial * MAX_OBJECTS + last;
 	objects[last] = o;
 	counts[kind]++;
 	return 0;
@@ -303,21 +305,25 @@ int dg_mlx5_dereg_mr(struct call *c)
 	return o ? dg_mlx5_destroy(o) : -ENOENT;
 }
 
-struct cq *dg_mlx5_event_cq(uint64_t event)
+struct object *dg_mlx5_event_object(uint64_t event)
 {
-	struct cq *q = (struct cq *)objects[event % MAX_OBJECTS];
-	return q && q->o.kind == KIND_CQ && q->event == event ? q : NULL;
+	struct object *o = objects[event % MAX_OBJECTS];
+	return o && o->event == event ? o : NULL;
 }
 
-/* Opens the CQ. *driver: libmlx5's part of the command. The handle's place in `event`, with a count, tells
- * events of a CQ from those of an earlier one. */
-static int open_cq(struct context *x, uint64_t user_handle, uint32_t cqe, uint32_t vector, int32_t channel,
-		   const struct mlx5_ib_create_cq *driver, struct cq **out)
+static uint32_t entries_for(uint32_t cqe)
 {
-	static uint64_t serial;
 	uint32_t entries = 1;
 	while (entries <= cqe && entries < DG_NIC_CQES_MAX)
 		entries *= 2;
+	return entries;
+}
+
+/* Opens the CQ. *driver: libmlx5's part of the command. */
+static int open_cq(struct context *x, uint64_t user_handle, uint32_t cqe, uint32_t vector, int32_t channel,
+		   const struct mlx5_ib_create_cq *driver, struct cq **out)
+{
+	const uint32_t entries = entries_for(cqe);
 	struct channel *ch = channel < 0 ? NULL : dg_mlx5_channel(channel);
 	if (!cqe || cqe >= DG_NIC_CQES_MAX || vector >= 1 || (channel >= 0 && !ch) ||
 	    (driver->cqe_size != 64 && driver->cqe_size != 128) || driver->cqe_comp_en)
@@ -331,14 +337,13 @@ static int open_cq(struct context *x, uint64_t user_handle, uint32_t cqe, uint32
 		free(q);
 		return rc;
 	}
-	q->user_handle = user_handle;
-	q->event = ++serial * MAX_OBJECTS + q->o.handle;
+	q->o.user_handle = user_handle;
 	const dg_nic_cq_config config = {
 		.ring = (void *)(uintptr_t)driver->buf_addr,
 		.entries = entries,
 		.entry_size = driver->cqe_size,
 		.record = ch ? (uint32_t *)(uintptr_t)driver->db_addr : NULL,
-		.event = q->event,
+		.event = q->o.event,
 		.event_fd = ch ? ch->write_fd : -1,
 	};
 	rc = dg_nic_cq_open(dg_mlx5_nic(), &config, &q->nic_cq);
@@ -346,6 +351,7 @@ static int open_cq(struct context *x, uint64_t user_handle, uint32_t cqe, uint32
 		dg_mlx5_remove(&q->o);
 		return rc;
 	}
+	q->entry_size = driver->cqe_size;
 	q->channel = ch;
 	if (ch)
 		ch->users++;
@@ -385,6 +391,22 @@ int dg_mlx5_create_cq_ex(struct call *c)
 		return -EOPNOTSUPP;
 	r->response_length = sizeof *r;
 	return create_cq(c, q->user_handle, q->cqe, q->comp_vector, q->comp_channel, (void *)(r + 1));
+}
+
+int dg_mlx5_resize_cq(struct call *c)
+{
+	const struct ib_uverbs_resize_cq *r = (void *)c->in;
+	const struct mlx5_ib_resize_cq *d = (void *)c->driver;
+	struct cq *q = dg_mlx5_find(c->context, r->cq_handle, KIND_CQ);
+	const uint32_t entries = entries_for(r->cqe);
+	if (!q || !r->cqe || r->cqe >= DG_NIC_CQES_MAX || d->cqe_size != q->entry_size)
+		return -EINVAL;
+	if (!dg_mlx5_is_writable(d->buf_addr, (uint64_t)d->cqe_size * entries))
+		return -EFAULT;
+	const int rc = dg_nic_cq_resize(q->nic_cq, (void *)(uintptr_t)d->buf_addr, entries);
+	((struct ib_uverbs_resize_cq_resp *)c->out)->cqe = entries - 1;
+	c->out_size = sizeof(struct ib_uverbs_resize_cq_resp);
+	return rc;
 }
 
 int dg_mlx5_destroy_cq(struct call *c)

@@ -81,6 +81,8 @@ static int open_qp(struct qp *q, const struct mlx5_ib_create_qp *d)
 		.user_index = d->uidx & 0xffffff,
 		.srq = q->srq ? q->srq->nic_srq : NULL,
 		.transport = q->transport,
+		.async_fd = q->o.context->async->write_fd,
+		.event = q->o.event,
 	};
 	return dg_nic_qp_open(dg_mlx5_nic(), &config, &q->nic_qp);
 }
@@ -113,14 +115,15 @@ static int create_qp(struct call *c, const struct ib_uverbs_ex_create_qp *core,
 	if (core->is_srq)
 		q->srq = dg_mlx5_find(c->context, core->srq_handle, KIND_SRQ);
 	const bool valid = q->pd && q->send_cq && q->receive_cq && !core->is_srq == !q->srq;
-	int rc = valid ? open_qp(q, d) : -EINVAL;
-	if (!rc) {
-		rc = dg_mlx5_add(c->context, &q->o, KIND_QP);
-		if (rc)
-			dg_nic_qp_close(q->nic_qp);
-	}
+	int rc = valid ? dg_mlx5_add(c->context, &q->o, KIND_QP) : -EINVAL;
 	if (rc) {
 		free(q);
+		return rc;
+	}
+	q->o.user_handle = core->user_handle;
+	rc = open_qp(q, d);
+	if (rc) {
+		dg_mlx5_remove(&q->o);
 		return rc;
 	}
 	q->pd->users++;
@@ -293,6 +296,10 @@ int dg_mlx5_query_qp(struct call *c)
 int dg_mlx5_destroy_qp(struct call *c)
 {
 	struct qp *q = dg_mlx5_find(c->context, ((struct ib_uverbs_destroy_qp *)c->in)->qp_handle, KIND_QP);
-	c->out_size = sizeof(struct ib_uverbs_destroy_qp_resp);
-	return q ? dg_mlx5_destroy(&q->o) : -ENOENT;
+	if (!q)
+		return -ENOENT;
+	struct ib_uverbs_destroy_qp_resp *r = (void *)c->out;
+	r->events_reported = q->o.async_reported; /* libibverbs waits until as many are acknowledged */
+	c->out_size = sizeof *r;
+	return dg_mlx5_destroy(&q->o);
 }

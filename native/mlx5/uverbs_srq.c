@@ -21,6 +21,8 @@ static int open_srq(struct srq *s, const struct ib_uverbs_create_srq *q, const s
 		.sges = size / 16 - 1,
 		.record = (uint32_t *)(uintptr_t)d->db_addr,
 		.pd = s->pd->handle,
+		.async_fd = s->o.context->async->write_fd,
+		.event = s->o.event,
 	};
 	s->max_wr = entries - 1;
 	s->max_sge = config.sges;
@@ -37,14 +39,15 @@ int dg_mlx5_create_srq(struct call *c)
 	if (!s)
 		return -ENOMEM;
 	s->pd = pd;
-	int rc = open_srq(s, q, (void *)c->driver);
-	if (!rc) {
-		rc = dg_mlx5_add(c->context, &s->o, KIND_SRQ);
-		if (rc)
-			dg_nic_srq_close(s->nic_srq);
-	}
+	int rc = dg_mlx5_add(c->context, &s->o, KIND_SRQ);
 	if (rc) {
 		free(s);
+		return rc;
+	}
+	s->o.user_handle = q->user_handle;
+	rc = open_srq(s, q, (void *)c->driver);
+	if (rc) {
+		dg_mlx5_remove(&s->o);
 		return rc;
 	}
 	pd->users++;
@@ -55,6 +58,16 @@ int dg_mlx5_create_srq(struct call *c)
 	driver->srqn = s->o.handle;
 	c->out_size = sizeof *r + sizeof *driver;
 	return 0;
+}
+
+int dg_mlx5_modify_srq(struct call *c)
+{
+	enum { LIMIT = 1 << 1 };
+	const struct ib_uverbs_modify_srq *q = (void *)c->in;
+	struct srq *s = dg_mlx5_find(c->context, q->srq_handle, KIND_SRQ);
+	if (!s || q->attr_mask & ~(uint32_t)LIMIT) /* mlx5's queues keep their size */
+		return -EINVAL;
+	return q->attr_mask & LIMIT ? dg_nic_srq_set_limit(s->nic_srq, q->srq_limit) : 0;
 }
 
 int dg_mlx5_query_srq(struct call *c)
@@ -73,6 +86,10 @@ int dg_mlx5_destroy_srq(struct call *c)
 {
 	struct srq *s =
 		dg_mlx5_find(c->context, ((struct ib_uverbs_destroy_srq *)c->in)->srq_handle, KIND_SRQ);
-	c->out_size = sizeof(struct ib_uverbs_destroy_srq_resp);
-	return s ? dg_mlx5_destroy(&s->o) : -ENOENT;
+	if (!s)
+		return -ENOENT;
+	struct ib_uverbs_destroy_srq_resp *r = (void *)c->out;
+	r->events_reported = s->o.async_reported;
+	c->out_size = sizeof *r;
+	return dg_mlx5_destroy(&s->o);
 }

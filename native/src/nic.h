@@ -144,8 +144,10 @@ struct nic_receives {
 	/* Of a list: its next place; places that were published and not used. */
 	bool is_list;
 	uint16_t next;
-	uint32_t n_returned;
+	uint32_t n_returned, limit;
 	uint16_t *returned;
+	int async_fd;
+	uint64_t event;
 };
 
 struct dg_nic_srq {
@@ -188,6 +190,7 @@ struct dg_nic_qp {
 	uint64_t posted, received; /* of its box: published; completed */
 	uint64_t ignored; /* the peer's `resets` whose messages are of an earlier connection, or UINT64_MAX */
 	uint16_t places[NIC_WINDOW]; /* in the ring, of the receives in the box */
+	bool last_reached;	     /* DG_NIC_QP_LAST_RECEIVE was sent */
 	/* Of this pass. */
 	uint64_t pass_bytes;
 	uint32_t wanted_key; /* for the resolver */
@@ -327,6 +330,8 @@ void dg_nic_cqe(struct dg_nic_qp *qp, struct dg_nic_cq *cq, const struct nic_cqe
 void dg_nic_error_cqe(struct dg_nic_qp *qp, struct dg_nic_cq *cq, struct nic_cqe e);
 /* Sends the events of armed CQs. Returns whether there were any. */
 bool dg_nic_cq_events(struct dg_nic *n);
+/* Sends an asynchronous event, if the object has them. */
+void dg_nic_async(int fd, uint64_t event, uint32_t type);
 
 /* nic_peer.c */
 /* Finds the peer of a queue pair that goes to RTR. Called without the lock. */
@@ -404,6 +409,10 @@ bool dg_nic_datagrams(struct dg_nic *n);
 /* Whether a receiver has datagrams of this NIC that it has not taken. */
 bool dg_nic_datagrams_wait(const struct dg_nic *n);
 
+/* nic_srq.c */
+/* Sends the event that was asked for, if there are fewer receives now. */
+void dg_nic_check_limit(struct nic_receives *rq);
+
 /* nic_receive.c */
 /* Whether the ring has a receive that no box has. */
 bool dg_nic_has_receive(const struct nic_receives *rq);
@@ -426,5 +435,7 @@ bool dg_nic_serve(struct dg_nic_qp *qp);
 bool dg_nic_sends(struct dg_nic_qp *qp);
 /* Puts the queue pair into the error state. f: why; NULL: its owner asked for it. */
 void dg_nic_qp_fail(struct dg_nic_qp *qp, const struct nic_fault *f, uint64_t index);
+/* The same where no entry gets an error CQE of its own: with an event. */
+void dg_nic_qp_fatal(struct dg_nic_qp *qp, const struct nic_fault *f, uint64_t index);
 
 #endif

@@ -86,6 +86,13 @@ bool dg_nic_cq_events(struct dg_nic *n)
 	return any;
 }
 
+void dg_nic_async(int fd, uint64_t event, uint32_t type)
+{
+	const dg_nic_async_event e = {event, type, 0};
+	if (event && write(fd, &e, sizeof e) < 0)
+		return; /* full: its owner has thousands of events that it has not read */
+}
+
 static int check_config(const dg_nic_cq_config *cfg)
 {
 	if (!cfg->ring || (uintptr_t)cfg->ring % 64)
@@ -133,6 +140,28 @@ int dg_nic_cq_open(dg_nic *n, const dg_nic_cq_config *cfg, dg_nic_cq **out)
 	n->cqs = cq;
 	dg_poller_unlock(&n->poller);
 	*out = cq;
+	return 0;
+}
+
+int dg_nic_cq_resize(dg_nic_cq *cq, void *ring, uint32_t entries)
+{
+	enum { RESIZED = 5 };
+	const dg_nic_cq_config cfg = {.ring = ring, .entries = entries};
+	int rc = dg_nic_check_process(cq->nic);
+	if (!rc)
+		rc = cq->collapsed ? dg_fail(EINVAL, "a collapsed CQ has one size") : check_config(&cfg);
+	if (rc)
+		return rc;
+	dg_poller_lock(&cq->nic->poller);
+	uint8_t *at = cq->ring + (((cq->produced & (cq->entries - 1)) + 1) << cq->shift) - 64;
+	/* Its owner finds this behind the CQEs that it has not polled, and copies those to the new ring. */
+	atomic_store_explicit((_Atomic uint64_t *)(at + 56),
+			      (uint64_t)(RESIZED << 4 | !!(cq->produced & cq->entries)) << 56,
+			      memory_order_release);
+	cq->produced++;
+	cq->ring = ring;
+	cq->entries = entries;
+	dg_poller_unlock(&cq->nic->poller);
 	return 0;
 }
 

@@ -293,6 +293,7 @@ static void clear(struct dg_nic_qp *qp)
 	qp->flush_end = UINT64_MAX;
 	qp->not_ready_ns = qp->dry_ns = qp->asked = 0;
 	qp->wants = qp->dry = 0;
+	qp->last_reached = false;
 	qp->x.head = qp->x.tail = 0;
 	qp->address = (dg_nic_address){.qpn = 0};
 	qp->far = NULL;

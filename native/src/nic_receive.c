@@ -21,7 +21,7 @@ static bool load_record(struct dg_nic_qp *qp)
 		return true;
 	const struct nic_fault f = {SYNDROME_LOCAL_QP, "receive record, beyond the ring; its end is",
 				    rq->end + ahead, rq->done + rq->entries};
-	dg_nic_qp_fail(qp, &f, rq->end);
+	dg_nic_qp_fatal(qp, &f, rq->end);
 	return false;
 }
 
@@ -57,6 +57,8 @@ uint16_t dg_nic_load_receive(struct nic_receives *rq, uint8_t *segments)
 		rq->next = (uint16_t)(be32_at(link) & mask);
 		rq->taken++;
 	}
+	if (__builtin_expect(rq->limit, 0))
+		dg_nic_check_limit(rq);
 	return place;
 }
 
@@ -175,6 +177,10 @@ static bool flush(struct dg_nic_qp *qp)
 	for (; rq->done != end && n < NIC_PASS; n++) {
 		error_cqe(qp, SYNDROME_FLUSHED, 0);
 		count_done(qp);
+	}
+	if (rq->is_list && rq->done == end && !qp->last_reached) {
+		qp->last_reached = true;
+		dg_nic_async(qp->c.async_fd, qp->c.event, DG_NIC_QP_LAST_RECEIVE);
 	}
 	return n;
 }

@@ -35,6 +35,12 @@ void dg_nic_qp_fail(struct dg_nic_qp *qp, const struct nic_fault *f, uint64_t in
 	describe(qp, f, index);
 }
 
+void dg_nic_qp_fatal(struct dg_nic_qp *qp, const struct nic_fault *f, uint64_t index)
+{
+	dg_nic_qp_fail(qp, f, index);
+	dg_nic_async(qp->c.async_fd, qp->c.event, DG_NIC_QP_FATAL);
+}
+
 static void error_cqe(struct dg_nic_qp *qp, uint64_t index, uint8_t opcode, uint8_t syndrome, uint8_t vendor)
 {
 	const struct nic_cqe e = {
@@ -81,7 +87,7 @@ static uint64_t producer(struct dg_nic_qp *qp)
 		return end;
 	const struct nic_fault f = {SYNDROME_LOCAL_QP, "doorbell, beyond the ring; its end is",
 				    end, qp->taken + qp->c.send_entries};
-	dg_nic_qp_fail(qp, &f, qp->taken);
+	dg_nic_qp_fatal(qp, &f, qp->taken);
 	qp->flush_end = qp->taken + qp->c.send_entries;
 	return qp->flush_end;
 }

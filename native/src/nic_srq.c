@@ -48,8 +48,32 @@ int dg_nic_srq_open(dg_nic *n, const dg_nic_srq_config *cfg, dg_nic_srq **out)
 		.pd = cfg->pd,
 		.is_list = true,
 		.returned = returned,
+		.async_fd = cfg->async_fd,
+		.event = cfg->event,
 	};
 	*out = s;
+	return 0;
+}
+
+void dg_nic_check_limit(struct nic_receives *rq)
+{
+	const uint32_t posted = be32toh(atomic_load_explicit((_Atomic uint32_t *)rq->record, memory_order_acquire));
+	if ((uint16_t)(posted - (uint32_t)rq->taken) + rq->n_returned >= rq->limit)
+		return;
+	rq->limit = 0;
+	dg_nic_async(rq->async_fd, rq->event, DG_NIC_SRQ_LIMIT);
+}
+
+int dg_nic_srq_set_limit(dg_nic_srq *s, uint32_t limit)
+{
+	TRY(dg_nic_check_process(s->nic));
+	if (limit >= s->r.entries)
+		return dg_fail(EINVAL, "the limit of a shared receive queue is %u; it has room for %u receives",
+			       limit, s->r.entries - 1);
+	dg_poller_lock(&s->nic->poller);
+	s->r.limit = limit;
+	dg_nic_check_limit(&s->r);
+	dg_poller_unlock(&s->nic->poller);
 	return 0;
 }
 

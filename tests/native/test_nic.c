@@ -898,7 +898,8 @@ TEST(queue_pairs_share_receives)
 enum { PLACES = 8, PLACE = 32 };
 
 /* Opens a pair whose receiver takes from the list. */
-static void open_listed(struct pair *p, dg_nic_srq *srq, struct program *from, struct program *to)
+static void open_listed(struct pair *p, dg_nic_srq *srq, struct program *from, struct program *to,
+			int async_fd)
 {
 	program_open(from, p->nic, DG_NIC_PROXY, SENDS, CQES);
 	program_open(to, p->nic, DG_NIC_PROXY, SENDS, CQES);
@@ -907,6 +908,8 @@ static void open_listed(struct pair *p, dg_nic_srq *srq, struct program *from, s
 	CHECK_EQ(dg_nic_qp_open(p->nic, &to->c, &to->qp), -EINVAL);
 	CHECK_SAYS(dg_last_error(), "no receive entries");
 	to->c.receive_entries = 0;
+	to->c.async_fd = async_fd;
+	to->c.event = async_fd < 0 ? 0 : 6;
 	CHECK_EQ(dg_nic_qp_open(p->nic, &to->c, &to->qp), 0);
 	to->qpn = qp_info(to).qpn;
 	const dg_nic_address a = address_of(to), b = address_of(from);
@@ -947,8 +950,8 @@ TEST(a_list_of_receives_is_taken_in_its_order)
 		.ring = list, .entries = PLACES, .sges = 1, .record = &record, .pd = 7};
 	memset(list, 0, PLACES * PLACE);
 	CHECK_EQ(dg_nic_srq_open(p.nic, &c, &srq), 0);
-	open_listed(&p, srq, &from, &to);
-	open_listed(&p, srq, &other_from, &other_to);
+	open_listed(&p, srq, &from, &to, -1);
+	open_listed(&p, srq, &other_from, &other_to, -1);
 	CHECK_EQ(dg_nic_srq_close(srq), -EBUSY);
 	for (uint32_t n = 0; n < 2 * PLACES; n++) {
 		put_listed(&p, list, &record, n);
@@ -968,6 +971,93 @@ TEST(a_list_of_receives_is_taken_in_its_order)
 	program_close(&other_to);
 	CHECK_EQ(dg_nic_srq_close(srq), 0);
 	free(list);
+	pair_close(&p);
+}
+
+static uint64_t passes(dg_nic *n)
+{
+	dg_nic_stats s;
+
+	CHECK_EQ(dg_nic_stats_get(n, &s), 0);
+	return s.passes;
+}
+
+static void check_async(int fd, uint64_t event, uint32_t type)
+{
+	struct pollfd readable = {.fd = fd, .events = POLLIN};
+	dg_nic_async_event e;
+
+	CHECK_EQ(poll(&readable, 1, 2 * PATIENCE / 1000000), 1);
+	CHECK_EQ(read(fd, &e, sizeof e), sizeof e);
+	CHECK_EQ(e.event, event);
+	CHECK_EQ(e.type, type);
+}
+
+TEST(asynchronous_events_are_sent_once)
+{
+	struct pair p;
+	struct program from, to;
+	dg_nic_srq *srq;
+	dg_nic_async_event e;
+	uint32_t record = 0;
+	int fds[2];
+
+	pair_open(&p, DG_NIC_PROXY);
+	CHECK_EQ(pipe2(fds, O_NONBLOCK | O_CLOEXEC), 0);
+	uint8_t *list = aligned_alloc(64, PLACES * PLACE);
+	const dg_nic_srq_config c = {.ring = list, .entries = PLACES, .sges = 1, .record = &record, .pd = 7,
+				     .async_fd = fds[1], .event = 5};
+	memset(list, 0, PLACES * PLACE);
+	CHECK_EQ(dg_nic_srq_open(p.nic, &c, &srq), 0);
+	open_listed(&p, srq, &from, &to, fds[1]);
+	for (uint32_t n = 0; n < 4; n++)
+		put_listed(&p, list, &record, n);
+	CHECK_EQ(dg_nic_srq_set_limit(srq, PLACES), -EINVAL);
+	CHECK_EQ(dg_nic_srq_set_limit(srq, 3), 0);
+	check_listed(&p, &from, &to, 0);
+	CHECK_EQ(read(fds[0], &e, sizeof e), -1);
+	check_listed(&p, &from, &to, 1);
+	check_async(fds[0], 5, DG_NIC_SRQ_LIMIT);
+	check_listed(&p, &from, &to, 2);
+	CHECK_EQ(read(fds[0], &e, sizeof e), -1);
+	CHECK_EQ(dg_nic_srq_set_limit(srq, 3), 0); /* there are fewer already */
+	check_async(fds[0], 5, DG_NIC_SRQ_LIMIT);
+	ring_at(&to, to.next + 2 * SENDS);
+	check_async(fds[0], 6, DG_NIC_QP_FATAL);
+	check_async(fds[0], 6, DG_NIC_QP_LAST_RECEIVE);
+	const uint64_t before = passes(p.nic);
+	while (passes(p.nic) < before + 2)
+		;
+	CHECK_EQ(read(fds[0], &e, sizeof e), -1);
+	program_close(&from);
+	program_close(&to);
+	CHECK_EQ(dg_nic_srq_close(srq), 0);
+	close(fds[0]);
+	close(fds[1]);
+	free(list);
+	pair_close(&p);
+}
+
+TEST(a_cq_goes_on_in_another_ring)
+{
+	struct pair p;
+	struct cqe c;
+
+	pair_open(&p, DG_NIC_PROXY);
+	uint8_t *larger = cq_memory(2 * CQES), *old = p.a.cqes;
+	put_short(&p.a, WQE_NOP, WQE_CQE);
+	ring(&p.a);
+	check_done(&p.a, 0);
+	CHECK_EQ(dg_nic_cq_resize(p.a.send_cq, larger, 3), -EINVAL);
+	CHECK_EQ(dg_nic_cq_resize(p.a.send_cq, larger, 2 * CQES), 0);
+	CHECK(peek_cqe(old, CQES, 1, &c));
+	CHECK_EQ(c.opcode, 5);
+	put_short(&p.a, WQE_NOP, WQE_CQE);
+	ring(&p.a);
+	p.a.cqes = larger;
+	p.a.seen = 2;
+	check_done(&p.a, 1);
+	free(old);
 	pair_close(&p);
 }
 
@@ -1383,14 +1473,6 @@ TEST(a_nic_that_is_closed_while_another_connects_harms_it_not)
 			CHECK_EQ(dg_nic_qp_modify(p.a.qp, DG_NIC_RTS, NULL, 0), 0);
 	}
 	pair_close(&p);
-}
-
-static uint64_t passes(dg_nic *n)
-{
-	dg_nic_stats s;
-
-	CHECK_EQ(dg_nic_stats_get(n, &s), 0);
-	return s.passes;
 }
 
 TEST(an_armed_cq_sends_one_event_for_a_cqe)
