@@ -29,8 +29,8 @@ static bool is_remote(const struct exec_flight *f)
 	return (f->kind == FLIGHT_PUT) == f->leg;
 }
 
-/* Whether no leg at the remote side is left. */
-static bool left_remote(const struct exec_flight *f)
+/* Whether the remote side has run all of its legs. */
+static bool is_remote_done(const struct exec_flight *f)
 {
 	return !f->left || (f->kind != FLIGHT_PUT && f->leg && f->done + chunk_of(f) == f->size);
 }
@@ -125,7 +125,7 @@ bool dg_exec_bounce_all(struct executor *x)
 			busy |= advance(x, f, i, before);
 		if (f->status && !x->stopped)
 			break;
-		before += !left_remote(f);
+		before += !is_remote_done(f);
 	}
 	return busy;
 }
