@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "control_path.h"
+#include "memory_fault.h"
 #include "providers/provider_table.h"
 
 int dg_nic_check_process(const struct dg_nic *n)
@@ -71,6 +72,7 @@ static int open_nic(dg_device *dev, uint64_t spin_ns, bool is_part, dg_nic **out
 	n->is_part = is_part;
 	n->fork_generation = dev->fork_generation;
 	sem_init(&n->resolve, 0, 0);
+	dg_memory_fault_open();
 	int rc = dg_nic_table_open(n);
 	if (!rc)
 		rc = dg_exec_staging_open(&n->engine);

@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "memory_fault.h"
 #include "nic.h"
 
 static const uint8_t *block_at(const struct dg_nic_qp *qp, uint64_t at)
@@ -292,20 +293,57 @@ static bool flush(struct dg_nic_qp *qp)
 	return n;
 }
 
+/* The entry at `taken` accessed memory that the program has unmapped. */
+static void fail_faulted(struct dg_nic_qp *qp, const void *at)
+{
+	struct dg_nic *n = qp->nic;
+	bool local = false;
+	for (uint32_t i = 0; i < n->wqe.n_segments; i++) {
+		struct exec_piece p;
+		local |= dg_nic_find_local(qp, &n->wqe.segments[i], 0, &p) == EXECUTED && p.local &&
+			 (uintptr_t)at - (uintptr_t)exec_local(&p) < p.size;
+	}
+	if (local)
+		nic_fault(n, SYNDROME_LOCAL_PROTECTION, "local memory, unmapped at", (uintptr_t)at, 0);
+	else
+		nic_fault(n, SYNDROME_REMOTE_ACCESS, "remote memory, unmapped at", (uintptr_t)at, 0);
+	fail_entry(qp, &n->entry);
+}
+
 /* Looks at the doorbell again before it ends, as an entry that comes meanwhile need not pay for a
  * pass of its own: entering the queue and the gate cost more than executing it. */
-static bool take_all(struct dg_nic_qp *qp, uint64_t end)
+static __attribute__((noinline)) uint32_t take_each(struct dg_nic_qp *qp, uint64_t end)
 {
 	uint32_t n = 0;
-	qp->pass_bytes = 0;
-	qp->far_ready = false;
-	qp->info.waiting = DG_NIC_WAITS_NOT;
 	for (; n < NIC_PASS && qp->pass_bytes < NIC_PASS_BYTES && qp->state == DG_NIC_RTS; n++) {
 		if (qp->taken == end)
 			end = producer(qp);
 		if (qp->taken == end || qp->state != DG_NIC_RTS || !take(qp, end))
 			break;
 	}
+	return n;
+}
+
+/* An access that faults ends its entry. take_each() is left where the executor copies by itself, so no
+ * request was staged for the entry. */
+static uint32_t take_caught(struct dg_nic_qp *qp, uint64_t end)
+{
+	struct memory_fault fault;
+	if (MEMORY_FAULT_CATCH(&fault)) {
+		fail_faulted(qp, fault.at);
+		return 1;
+	}
+	const uint32_t n = take_each(qp, end);
+	dg_memory_fault_release();
+	return n;
+}
+
+static bool take_all(struct dg_nic_qp *qp, uint64_t end)
+{
+	qp->pass_bytes = 0;
+	qp->far_ready = false;
+	qp->info.waiting = DG_NIC_WAITS_NOT;
+	const uint32_t n = take_caught(qp, end);
 	if (qp->x.n_staged)
 		dg_exec_post(&qp->x, false, now_ns());
 	return n;

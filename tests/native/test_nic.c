@@ -3,6 +3,8 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
+#include <signal.h>
+#include <sys/wait.h>
 
 #include "nic.h"
 #include "nic_programs.h"
@@ -781,6 +783,73 @@ TEST(a_region_closed_under_traffic_ends_the_queue_pair)
 	CHECK_EQ(c.syndrome, SYNDROME_REMOTE_ACCESS);
 	CHECK_SAYS(qp_info(&p.a).why, "closed region");
 	pair_close(&p);
+}
+
+/* Executes an entry over the start of memory that was unmapped; then the NIC still serves others. */
+static void unmapped_memory_ends_its_entry(uint32_t opcode, uint32_t size, bool mine)
+{
+	const uintptr_t half = 1 << 20;
+	const uint32_t before = size / 2;
+	uint8_t *from = pages(2 * half), *to = pages(2 * half);
+	uint32_t lkey, rkey;
+	struct pair p;
+
+	pair_open(&p, DG_NIC_PROXY);
+	CHECK_EQ(dg_nic_key_open(p.nic, registered(p.dev, from, 2 * half, RW), 0, 7, ALL_ACCESS, &lkey), 0);
+	CHECK_EQ(dg_nic_key_open(p.nic, registered(p.dev, to, 2 * half, RW), 0, 7, ALL_ACCESS, &rkey), 0);
+	CHECK_EQ(munmap((mine ? from : to) + half, half), 0);
+	if (opcode == WQE_ATOMIC_FA)
+		put_atomic(&p.a, opcode, (void *)half, rkey, 1, 0, (void *)half, lkey);
+	else
+		put_copy(&p.a, opcode, (uint8_t *)half - before, rkey, (uint8_t *)half - before, lkey, size);
+	check_error(&p, mine ? SYNDROME_LOCAL_PROTECTION : SYNDROME_REMOTE_ACCESS, "");
+	restart(&p);
+	put_copy(&p.a, WQE_WRITE, p.theirs, p.rkey, p.mine, p.lkey, 64);
+	ring(&p.a);
+	check_done(&p.a, 0);
+	pair_close(&p);
+	munmap(from, mine ? half : 2 * half);
+	munmap(to, mine ? 2 * half : half);
+}
+
+TEST(memory_that_was_unmapped_ends_its_entry)
+{
+	static const uint32_t sizes[] = { 2, 64, 5000, 1 << 20 }; /* the last: by the provider's thread */
+
+	for (int mine = 0; mine < 2; mine++) {
+		for (unsigned i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+			unmapped_memory_ends_its_entry(WQE_WRITE, sizes[i], mine);
+			unmapped_memory_ends_its_entry(WQE_READ, sizes[i], mine);
+		}
+		unmapped_memory_ends_its_entry(WQE_ATOMIC_FA, 8, mine);
+	}
+}
+
+static void leave(int signal_number)
+{
+	_exit(signal_number == SIGSEGV ? 3 : 4);
+}
+
+TEST(other_faults_are_those_of_the_program)
+{
+	for (int own = 0; own < 2; own++) {
+		const pid_t child = fork();
+		int status;
+
+		if (!child) {
+			uint8_t *at = pages(SIZE);
+			dg_nic *nic;
+
+			if (own)
+				signal(SIGSEGV, leave);
+			CHECK_EQ(dg_nic_open(device_spinning(0), 0, &nic), 0);
+			munmap(at, SIZE);
+			*(volatile uint8_t *)at = 1;
+			_exit(0);
+		}
+		CHECK_EQ(waitpid(child, &status, 0), child);
+		CHECK(own ? WIFEXITED(status) && WEXITSTATUS(status) == 3 : status != 0);
+	}
 }
 
 TEST(an_error_flushes_receives)

@@ -594,6 +594,38 @@ TEST(segments_and_messages_reach_memory_that_only_its_process_copies)
 }
 
 /* Each READ sees the WRITE and the atomic operation that were posted before it, and none after. */
+static void unmapped_here(struct other *o, struct here *h, uint32_t opcode)
+{
+	if (!on_gpu()) {
+		CHECK_EQ(munmap(h->bytes + SIZE / 2, SIZE / 2), 0);
+		put_copy(&h->p, opcode, far_at(h, 8192), h->theirs.key, h->bytes + SIZE / 2 - 8,
+			 h->mine.key, 4096);
+		ring(&h->p);
+		CHECK(wait_cqe(&h->p).syndrome);
+	}
+	finish(o, h);
+}
+
+static void unmapped_source(struct other *o, struct here *h)
+{
+	unmapped_here(o, h, WQE_WRITE);
+}
+
+static void unmapped_target(struct other *o, struct here *h)
+{
+	unmapped_here(o, h, WQE_READ);
+}
+
+TEST(an_unmapped_source_of_this_side_ends_its_entry)
+{
+	each_far(unmapped_source);
+}
+
+TEST(an_unmapped_target_of_this_side_ends_its_entry)
+{
+	each_far(unmapped_target);
+}
+
 static void in_order(struct other *o, struct here *h)
 {
 	uint64_t *words = (uint64_t *)h->bytes;

@@ -29,8 +29,11 @@ static int refuse(const char *name, int rc)
 int dg_thread_start(pthread_t *t, const char *name, void *(*run)(void *), void *arg)
 {
 	sigset_t all, old;
-	/* Signals are left to the host program's own threads. */
+	/* Signals are left to the host program's own threads; a fault is one of the thread that accesses
+	 * memory, whose process ends if it blocks it. */
 	sigfillset(&all);
+	sigdelset(&all, SIGSEGV);
+	sigdelset(&all, SIGBUS);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	int rc = pthread_create(t, NULL, run, arg);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);

@@ -4,6 +4,7 @@
 #include "cpu_copy.h"
 
 #include "copy.h"
+#include "memory_fault.h"
 #include "share/importer.h"
 #include "strided_copy.h"
 
@@ -37,6 +38,13 @@ void dg_op_leave(const struct dg_op *op)
 static int copy_guarded(const struct dg_op *op, char *d, const char *s, uint64_t n)
 {
 	bool local = region_entry_at(op->local)->may_fault;
+	if (!local && !region_entry_at(op->remote)->may_fault) { /* of the software NIC */
+		const void *at = dg_copy_caught(d, s, n);
+		const char *mine = op->opcode == DG_WRITE ? s : d;
+		if (!at)
+			return DG_OK;
+		return (uintptr_t)at - (uintptr_t)mine < n ? DG_LOCAL_ERROR : DG_REMOTE_ACCESS_ERROR;
+	}
 	return guarded_status(dg_copy_guarded(d, s, n),
 			      local ? DG_LOCAL_ERROR : DG_REMOTE_ACCESS_ERROR);
 }

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "copy.h"
+#include "memory_fault.h"
 #include "share/import_reply.h"
 #include "share/peer_fds.h"
 #include "share/unix_socket.h"
@@ -561,6 +562,14 @@ static int request_copy(struct dg_exporter *p, struct dg_share_request *q, uint6
 	return a.error || a.status > DG_IO_FAILED ? DG_IO_FAILED : (int)a.status;
 }
 
+/* Copies between the bounce buffer and local memory. */
+static int copy_local(void *to, const void *from, uint64_t n, bool may_fault)
+{
+	if (may_fault)
+		return guarded_status(dg_copy_guarded(to, from, n), DG_LOCAL_ERROR);
+	return dg_copy_caught(to, from, n) ? DG_LOCAL_ERROR : DG_OK;
+}
+
 int dg_importer_proxy_copy(struct dg_region_entry *remote, char *local, uint64_t offset, uint64_t n,
 			   bool write, bool may_fault)
 {
@@ -581,18 +590,12 @@ int dg_importer_proxy_copy(struct dg_region_entry *remote, char *local, uint64_t
 			status = status_of_failure(rc);
 			break;
 		}
-		if (write && may_fault)
-			status = guarded_status(dg_copy_guarded(bounce, local, part),
-						DG_LOCAL_ERROR);
-		else if (write && !may_fault)
-			dg_copy(bounce, local, part);
+		if (write)
+			status = copy_local(bounce, local, part, may_fault);
 		if (status == DG_OK)
 			status = request_copy(p, &q, deadline);
-		if (!write && status == DG_OK && may_fault)
-			status = guarded_status(dg_copy_guarded(local, bounce, part),
-						DG_LOCAL_ERROR);
-		else if (!write && status == DG_OK && !may_fault)
-			dg_copy(local, bounce, part);
+		if (!write && status == DG_OK)
+			status = copy_local(local, bounce, part, may_fault);
 		local += part, offset += part, n -= part;
 	}
 	end_exchange(p);

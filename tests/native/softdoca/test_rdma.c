@@ -220,6 +220,26 @@ TEST(a_map_that_was_stopped_is_not_written)
 	close_both();
 }
 
+TEST(memory_that_was_unmapped_breaks_the_connection_only)
+{
+	enum { PAGES = 64 << 10 }; /* of any system */
+
+	for (int source = 0; source < 2; source++) {
+		connect_both(LENT);
+		struct doca_buf *src = near_buf(&a, PAGES, 64, true),
+				*dst = peer_buf(&a, &of_b, PAGES, 64, false);
+		struct side *s = source ? &a : &b;
+
+		CHECK_EQ(mprotect(s->bytes + PAGES, PAGES, PROT_NONE), 0);
+		SUBMIT(&a, write, a.connection, src, dst, number(1));
+		check_broken();
+		CHECK_EQ(mprotect(s->bytes + PAGES, PAGES, PROT_READ | PROT_WRITE), 0);
+		drop(src);
+		drop(dst);
+		close_both();
+	}
+}
+
 TEST(a_message_larger_than_the_receive_breaks_both_sides)
 {
 	connect_both(LENT);
