@@ -40,7 +40,7 @@ DOCA_EXPERIMENTAL
 doca_error_t doca_gpu_create(const char *gpu_bus_id, struct doca_gpu **gpu_dev);
 
 /* Destroys it and frees its memory, except memory that a umem or a memory region still uses, which
- * is freed with that. */
+ * is freed with that. IN_USE while a queue pair is exported. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_gpu_destroy(struct doca_gpu *gpu_dev);
 

@@ -131,7 +131,7 @@ doca_error_t doca_sync_event_set_doca_buf(struct doca_sync_event *event, struct 
 DOCA_EXPERIMENTAL
 doca_error_t doca_sync_event_start(struct doca_sync_event *event);
 
-/* Stops the event. Also returns SUCCESS if it is not started. */
+/* Stops the event; waits of other threads return BAD_STATE. Also returns SUCCESS if it is not started. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_sync_event_stop(struct doca_sync_event *event);
 

@@ -191,6 +191,7 @@ TEST(what_is_in_use_cannot_be_destroyed)
 	REFUSED(doca_umem_destroy(e.cq_umem), IN_USE);
 	REFUSED(doca_uar_destroy(e.uar), IN_USE);
 	REFUSED(doca_gpu_mem_free(e.gpu, e.qp_rings), IN_USE);
+	REFUSED(doca_gpu_destroy(e.gpu), IN_USE);
 	REFUSED(doca_verbs_pd_destroy(e.verbs_pd), IN_USE);
 	REFUSED(doca_verbs_context_destroy(e.context), IN_USE);
 	CHECK_EQ(ibv_dereg_mr(mr), 0);
@@ -203,6 +204,8 @@ TEST(programs_leave_rings_behind_when_they_destroy_the_gpu)
 	struct end e = {0};
 
 	open_loop(&e);
+	OK(doca_gpu_verbs_unexport_qp(e.gpu, e.exported));
+	e.exported = NULL;
 	OK(doca_gpu_destroy(e.gpu)); /* the queue pair still works: the memory lasts */
 	put(&e, 0, 0, 0, 0, 8);
 	CHECK(wait_cqe(&e) != 0);

@@ -186,6 +186,7 @@ static void open_flow(struct net *n)
 	struct doca_flow_pipe_cfg *pipe;
 
 	OK(doca_flow_cfg_create(&cfg));
+	OK(doca_flow_cfg_set_pipe_queues(cfg, 1));
 	OK(doca_flow_init(cfg));
 	OK(doca_flow_cfg_destroy(cfg));
 	OK(doca_flow_port_cfg_create(&port));
@@ -899,6 +900,8 @@ TEST(what_rules_cannot_do_is_refused)
 	OK(doca_flow_pipe_create(cfg, &fwd, NULL, &pipe));
 	REFUSED(doca_flow_pipe_basic_add_entry(0, n.root, NULL, 0, NULL, NULL, NULL, 0, NULL,
 					       &n.entry),
+		INVALID_VALUE);
+	REFUSED(doca_flow_pipe_basic_add_entry(1, pipe, NULL, 0, NULL, NULL, NULL, 0, NULL, &n.entry),
 		INVALID_VALUE);
 	REFUSED(doca_flow_pipe_basic_add_entry(0, pipe, NULL, 1, NULL, NULL, NULL, 0, NULL,
 					       &n.entry),

@@ -123,6 +123,28 @@ static void *add_many(void *arg)
 	return NULL;
 }
 
+static void *wait_for_a_stop(void *arg)
+{
+	*(doca_error_t *)arg = doca_sync_event_wait_gt(shared, 5, ALL);
+	return NULL;
+}
+
+TEST(a_stop_ends_the_waits_of_other_threads)
+{
+	struct doca_dev *dev = a_dev();
+	doca_error_t waited = DOCA_SUCCESS;
+	pthread_t thread;
+
+	shared = an_event(dev);
+	OK(doca_sync_event_start(shared));
+	CHECK(!pthread_create(&thread, NULL, wait_for_a_stop, &waited));
+	OK(doca_sync_event_stop(shared));
+	pthread_join(thread, NULL);
+	CHECK_EQ(waited, DOCA_ERROR_BAD_STATE);
+	OK(doca_sync_event_destroy(shared));
+	OK(doca_dev_close(dev));
+}
+
 TEST(additions_of_threads_are_all_counted)
 {
 	struct doca_dev *dev = a_dev();

@@ -178,7 +178,8 @@ UNUSED static void open_end(struct end *e, enum doca_gpu_dev_verbs_nic_handler h
 
 UNUSED static void close_end(struct end *e)
 {
-	OK(doca_gpu_verbs_unexport_qp(e->gpu, e->exported));
+	if (e->exported)
+		OK(doca_gpu_verbs_unexport_qp(e->gpu, e->exported));
 	OK(doca_verbs_qp_destroy(e->qp));
 	OK(doca_umem_destroy(e->qp_umem));
 	OK(doca_umem_destroy(e->record_umem));

@@ -11,6 +11,9 @@ enum { CHAIN_MAX = 16, RSS_MAX = 64, NAME_MAX_BYTES = 32 };
 #define CHECK_FLOW_PORT(p) CHECK_OBJECT(p, OBJECT_FLOW_PORT, "a flow port")
 #define CHECK_PIPE(p)	   CHECK_OBJECT(p, OBJECT_FLOW_PIPE, "a pipe")
 
+/* flow_port.c: INVALID_VALUE unless doca_flow_cfg_set_pipe_queues() made the queue, or was not called. */
+doca_error_t flow_check_queue(uint16_t pipe_queue, const char *func);
+
 /* A checked doca_flow_fwd. */
 struct forward {
 	enum doca_flow_fwd_type type;

@@ -6,6 +6,7 @@
 
 struct doca_flow_cfg {
 	struct object o;
+	uint16_t pipe_queues; /* 0: not set */
 };
 
 struct doca_flow_port_cfg {
@@ -17,6 +18,7 @@ struct doca_flow_port_cfg {
 #define CHECK_PORT_CFG(c) CHECK_OBJECT(c, OBJECT_FLOW_PORT_CFG, "a port configuration")
 
 static bool initialized;
+static uint16_t pipe_queues; /* 0: any */
 static struct doca_flow_port *ports;
 
 doca_error_t doca_flow_cfg_create(struct doca_flow_cfg **cfg)
@@ -39,7 +41,7 @@ doca_error_t doca_flow_cfg_destroy(struct doca_flow_cfg *cfg)
 doca_error_t doca_flow_cfg_set_pipe_queues(struct doca_flow_cfg *cfg, uint16_t pipe_queues)
 {
 	CHECK_CFG(cfg);
-	(void)pipe_queues;
+	cfg->pipe_queues = pipe_queues;
 	return DOCA_SUCCESS;
 }
 
@@ -66,7 +68,16 @@ doca_error_t doca_flow_init(struct doca_flow_cfg *cfg)
 	if (initialized)
 		return REFUSE(DOCA_ERROR_ALREADY_EXIST, "doca_flow_init() was called before");
 	initialized = true;
+	pipe_queues = cfg->pipe_queues;
 	return DOCA_SUCCESS;
+}
+
+doca_error_t flow_check_queue(uint16_t pipe_queue, const char *func)
+{
+	if (!pipe_queues || pipe_queue < pipe_queues)
+		return DOCA_SUCCESS;
+	return REFUSE_FOR(func, DOCA_ERROR_INVALID_VALUE, "pipe queue %u: there are %u", pipe_queue,
+			  pipe_queues);
 }
 
 void doca_flow_destroy(void)

@@ -271,7 +271,7 @@ doca_error_t doca_flow_pipe_basic_add_entry(uint16_t pipe_queue, struct doca_flo
 					    const struct doca_flow_fwd *fwd, uint32_t flags,
 					    void *usr_ctx, struct doca_flow_pipe_entry **entry)
 {
-	(void)pipe_queue;
+	TRY(flow_check_queue(pipe_queue, __func__));
 	(void)flags;
 	(void)usr_ctx;
 	return add_basic(pipe, match, action_idx, actions, monitor, fwd, entry);
@@ -284,7 +284,7 @@ doca_error_t doca_flow_pipe_add_entry(uint16_t pipe_queue, struct doca_flow_pipe
 				      const struct doca_flow_fwd *fwd, uint32_t flags, void *usr_ctx,
 				      struct doca_flow_pipe_entry **entry)
 {
-	(void)pipe_queue;
+	TRY(flow_check_queue(pipe_queue, __func__));
 	(void)flags;
 	(void)usr_ctx;
 	return add_basic(pipe, match, action_idx, actions, monitor, fwd, entry);
@@ -301,7 +301,7 @@ doca_error_t doca_flow_pipe_control_add_entry(
 	struct rule rule = {0};
 	CHECK_PIPE(pipe);
 	CHECK_OUT(entry);
-	(void)pipe_queue;
+	TRY(flow_check_queue(pipe_queue, __func__));
 	(void)usr_ctx;
 	doca_error_t error = check_type(pipe, DOCA_FLOW_PIPE_CONTROL);
 	if (!error)
@@ -321,7 +321,7 @@ doca_error_t doca_flow_pipe_remove_entry(uint16_t pipe_queue, uint32_t flags,
 					 struct doca_flow_pipe_entry *entry)
 {
 	CHECK_ENTRY(entry);
-	(void)pipe_queue;
+	TRY(flow_check_queue(pipe_queue, __func__));
 	(void)flags;
 	struct port *port = entry->pipe->port->port;
 	softdoca_port_lock(port);
@@ -338,7 +338,7 @@ doca_error_t doca_flow_entries_process(struct doca_flow_port *port, uint16_t pip
 				       uint64_t timeout, uint32_t max_processed_entries)
 {
 	CHECK_FLOW_PORT(port);
-	(void)pipe_queue;
+	TRY(flow_check_queue(pipe_queue, __func__));
 	(void)timeout;
 	(void)max_processed_entries;
 	return DOCA_SUCCESS;

@@ -110,6 +110,11 @@ static void gpu_settle(struct doca_gpu *gpu)
 doca_error_t softdoca_gpu_destroy(struct doca_gpu *gpu)
 {
 	CHECK_GPU(gpu);
+	const uint32_t exports = atomic_load(&gpu->exports);
+	if (exports) /* guess: nobody could end the export without the GPU */
+		return REFUSE_FOR("doca_gpu_destroy", DOCA_ERROR_IN_USE,
+				  "%u queue pairs are exported: call doca_gpu_verbs_unexport_qp() first",
+				  exports);
 	pthread_mutex_lock(&lock);
 	object_become(gpu, OBJECT_FREE);
 	for (struct gpu_memory *m = memories, *next; m; m = next) {

@@ -16,6 +16,7 @@ struct doca_gpu {
 	int ordinal; /* of the GPU; -1: emulated */
 	int device; /* CUdevice; its primary context is retained */
 	void *context; /* CUcontext */
+	atomic_uint exports; /* queue pairs */
 };
 
 /* Memory of doca_gpu_mem_alloc(). `lock` of gpu.c guards the list, and users and freed. */

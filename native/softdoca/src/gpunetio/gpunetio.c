@@ -7,6 +7,7 @@
 
 struct doca_gpu_verbs_qp {
 	struct object o;
+	struct doca_gpu *gpu;
 	struct doca_verbs_qp *qp;
 	struct doca_gpu_dev_verbs_qp *device; /* the structure, at its GPU address */
 	bool proxy;
@@ -173,10 +174,12 @@ static doca_error_t export_qp(struct doca_gpu *gpu, struct doca_verbs_qp *qp,
 		qp->words = words;
 		structure = old;
 		words = old_words;
+		e->gpu = gpu;
 		e->qp = qp;
 		e->device = (struct doca_gpu_dev_verbs_qp *)qp->structure->addr;
 		e->proxy = handler == DOCA_GPUNETIO_VERBS_NIC_HANDLER_CPU_PROXY;
 		atomic_store(&qp->exported, true);
+		atomic_fetch_add(&gpu->exports, 1);
 	}
 	if (structure) {
 		softdoca_gpu_drop(structure);
@@ -218,6 +221,7 @@ doca_error_t doca_gpu_verbs_unexport_qp(struct doca_gpu *gpu_dev, struct doca_gp
 	CHECK_GPU(gpu_dev);
 	CHECK_EXPORT(qp);
 	atomic_store(&qp->qp->exported, false);
+	atomic_fetch_sub(&qp->gpu->exports, 1);
 	softdoca_object_free(qp);
 	return DOCA_SUCCESS;
 }

@@ -356,15 +356,15 @@ doca_error_t doca_sync_event_start(struct doca_sync_event *event)
 		return REFUSE(DOCA_ERROR_BAD_STATE, "the event is a context: start that");
 	doca_error_t error = sync_choose_place(event);
 	if (error == DOCA_SUCCESS)
-		event->mode = SYNC_ALONE;
+		__atomic_store_n(&event->mode, SYNC_ALONE, __ATOMIC_RELAXED);
 	return error;
 }
 
 doca_error_t doca_sync_event_stop(struct doca_sync_event *event)
 {
 	CHECK_EVENT(event);
-	if (event->mode == SYNC_ALONE)
-		event->mode = SYNC_NEW;
+	if (event->mode == SYNC_ALONE) /* waits in other threads see it */
+		__atomic_store_n(&event->mode, SYNC_NEW, __ATOMIC_RELAXED);
 	return DOCA_SUCCESS;
 }
 
@@ -383,7 +383,9 @@ struct doca_ctx *doca_sync_event_as_ctx(struct doca_sync_event *event)
 /* Operations are also allowed on a running context: guess. */
 static doca_error_t operable(const struct doca_sync_event *e, const char *func)
 {
-	if (e->mode == SYNC_ALONE || e->ctx.state == DOCA_CTX_STATE_RUNNING)
+	const enum sync_mode mode = __atomic_load_n(&e->mode, __ATOMIC_RELAXED);
+	if (mode == SYNC_ALONE ||
+	    (mode == SYNC_CONTEXT && e->ctx.state == DOCA_CTX_STATE_RUNNING))
 		return DOCA_SUCCESS;
 	return REFUSE_FOR(func, DOCA_ERROR_BAD_STATE, "the event is not started"); /* guess */
 }
@@ -425,6 +427,9 @@ static doca_error_t wait(struct doca_sync_event *e, enum sync_op op, uint64_t va
 	for (uint32_t polls = 1; error == DOCA_SUCCESS && !sync_met(e, op, value, mask); polls++) {
 		if (polls % SPINS == 0 && now_ns() - checked > CHECK_NS) {
 			checked = now_ns();
+			if (__atomic_load_n(&e->mode, __ATOMIC_RELAXED) == SYNC_NEW)
+				return REFUSE_FOR(func, DOCA_ERROR_BAD_STATE, /* guess */
+						  "the event was stopped meanwhile");
 			/* The last update may have arrived after the check above. */
 			if (sync_abandoned(e) && !sync_met(e, op, value, mask))
 				error = REFUSE(DOCA_ERROR_CONNECTION_RESET,
