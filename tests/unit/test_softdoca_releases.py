@@ -179,6 +179,19 @@ def test_the_error_of_a_name_of_another_release_says_which_have_it(case, tmp_pat
     assert re.search(rf"DOCA {WRONG[case]} ha(d|s|ve) it: dgkit softdoca env --api", done.stderr)
 
 
+def test_what_softdoca_does_not_have_says_so(tmp_path, capsys):
+    options = flags("3.3", "common", capsys, "--cflags")
+    done = compiled("#include <doca_sha.h>\n", tmp_path, *options)
+    assert done.returncode
+    assert "softdoca has no doca_sha: it has doca-argp, -comch, -common" in done.stderr
+    done = subprocess.run(
+        [tool("pkg-config", "pkgconf"), "--cflags", "doca-sha"], capture_output=True, text=True,
+        env=os.environ | {"PKG_CONFIG_PATH": str(HOME / "lib/pkgconfig")}, check=False,
+    )  # fmt: skip
+    assert done.returncode
+    assert "softdoca-has-no-doca-sha" in done.stderr
+
+
 def test_the_default_is_the_newest_and_is_named(capsys):
     main(["softdoca", "env"])
     line = capsys.readouterr().out.splitlines()[1]
