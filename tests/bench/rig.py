@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import re
 import statistics
 import subprocess
 import sys
@@ -106,6 +107,23 @@ class Figure:
     ratio: float | None = None  # measured / to reach, where that is a multiple of another figure
 
 
+def reached(reach: str, unit: str, value: float, reference: float) -> bool:
+    """Whether a value is as `reach` says; of times less is better, of rates more.
+
+    "published": any; "200 ns": that figure; "1.15 x idle": so many times the reference; "idle +
+    200 ns": so much more than the reference; both: "2 x the floor + 1,000 ns".
+    """
+    if reach == "published":
+        return True
+    factor, more = re.match(r"([\d.]+) x ", reach), re.search(r"\+ ([\d.,]+) ", reach)
+    if factor or more:
+        limit = reference * float(factor[1] if factor else 1)
+        limit += float(more[1].replace(",", "")) if more else 0
+    else:
+        limit = float(reach.partition(" ")[0].replace(",", ""))
+    return value <= limit if unit in ("ns", "us", "ms") else value >= limit
+
+
 @dataclass
 class Rounds:
     """Values with the reference taken beside each."""
@@ -125,15 +143,13 @@ class Rounds:
         self.values.append(found)
         self.references.append(statistics.median((before, after)))
 
-    def figure(
-        self, what: str, unit: str, reach: str, met: Callable[[float, float], bool], against: str
-    ) -> Figure:
+    def figure(self, what: str, unit: str, reach: str, against: str) -> Figure:
         """The row. No round that counted: no value, and the reach is not met."""
         if not self.values:
             return Figure(what, unit, None, reach, None, against, dropped=self.dropped)
         value, reference = statistics.median(self.values), statistics.median(self.references)
         verdict = statistics.median(
-            [met(v, r) for v, r in zip(self.values, self.references, strict=True)]
+            [reached(reach, unit, *one) for one in zip(self.values, self.references, strict=True)]
         )
         return Figure(
             what,
