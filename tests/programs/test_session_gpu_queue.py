@@ -79,27 +79,6 @@ def test_a_hex_view_with_history_names_the_kernel_as_the_writer(kernels: Any) ->
         assert "kernel wrote 4 bytes at 0x40" in view.state()["history"]["text"]
 
 
-def test_a_kernel_gets_from_the_dpus_memory(kernels: Any) -> None:
-    with rig(kernels) as r:
-        r.session.write(r.dpu, pattern(SIZE, 5))
-        seen = bytearray(32 * 16)
-        assert not r.run("get", r.host.local, seen, threads=32).any()
-        assert bytes(seen) == pattern(SIZE, 5)[: 32 * 16]
-
-
-def test_many_threads_signals_and_inline_records(kernels: Any) -> None:
-    with rig(kernels) as r:
-        for seed in range(3):
-            assert not r.run("put_each", 8, 3, threads=128, grid=4, seed=seed).any()
-        assert r.dpu_bytes[:4096] == pattern(SIZE)[:4096]
-        r.session.write(r.dpu, bytes(SIZE))
-        assert not r.run("put_signal", 3, threads=64, grid=2).any()
-        assert int.from_bytes(r.dpu_bytes[:8], "little") == 3 * 128
-        assert not r.run("put_inline", threads=5).any()
-        wanted = bytes((t * 50 + i) & 255 for t in range(5) for i in range(40))
-        assert r.dpu_bytes[:200] == wanted
-
-
 def test_a_trace_has_the_clocks_of_both_processes(kernels: Any) -> None:
     with rig(kernels, trace=True) as r:
         assert r.queue.trace() == []
@@ -118,11 +97,6 @@ def test_a_trace_has_the_clocks_of_both_processes(kernels: Any) -> None:
         r.queue.trace()
     with rig(kernels) as r, pytest.raises(ValueError, match="opened without trace=True"):
         r.queue.trace()
-
-
-def test_in_weak_mode_the_kernel_names_the_places(kernels: Any) -> None:
-    with rig(kernels, weak=True) as r:
-        assert r.run("put", 0, 0, 8)[0] == Status.BAD_RECORD  # the strong form
 
 
 def test_a_kernel_names_no_other_region(kernels: Any) -> None:
@@ -192,18 +166,6 @@ def test_closing_the_dpus_region_ends_the_waits_of_a_running_kernel(kernels: Any
         launch.wait()
         assert set(status) <= {Status.CLOSED, Status.FLUSHED}
         assert r.queue.lost
-
-
-def test_closing_the_queue_ends_the_waits_of_a_running_kernel(kernels: Any) -> None:
-    with rig(kernels, timeout=60) as r:
-        status = np.full(64, -7, np.int32)
-        launch = r.kernels["forever"].start(1, 64, r.arguments(status))
-        wait_for(lambda: r.queue.completed > 1000)
-        r.queue.close()
-        launch.wait()
-        assert set(status) <= {Status.CLOSED, Status.FLUSHED}
-        with pytest.raises(dgkit.ClosedError):
-            r.queue.completed  # noqa: B018
 
 
 OWNER = """
