@@ -57,34 +57,10 @@ def test_one_task_gathers_from_many_places_of_gpu_memory():
         assert dpu("it.gather(64, 1000)") == digest(wanted.tobytes())
 
 
-def test_a_task_beyond_the_limit_fails_and_stops_its_context():
-    with pair("vmm", SIZE, "dmabuf") as (_, dpu):
-        said = dpu(f"it.too_large({TASK + 1})")
-        assert f"the device copies at most {TASK} bytes" in said
-        assert said.endswith("IDLE")
-
-
 def test_a_map_of_gpu_memory_says_that_no_hardware_takes_part():
     with side("Host", "vmm", MIB, "dmabuf") as host:
         for text in ("repr(it.map)", "it.map._repr_html_()", "it.device.info._repr_html_()"):
             assert "software DOCA, no hardware" in host(text)
-
-
-def test_a_read_only_export_is_read_and_not_written():
-    with pair("vmm", MIB, "dmabuf", 16) as (host, dpu):
-        host("it.set(1)")
-        assert dpu("it.get(0, 4096)") == digest(noise(4096, 1))
-        assert dpu("it.put(2, 0, 64)").startswith("IoFailed")
-        assert host("it.holds(1, 0, 64, 1)") == "True"
-
-
-def test_an_fd_that_is_no_dma_buf_is_refused():
-    with side("Host", "vmm", MIB, "dmabuf") as host:
-        host("setattr(it, 'pair', (it.gpu.address, 4096))")
-        for fd, why in (("0", "fd 0 is not a dma-buf"), ("1000", "fd 1000 is not a dma-buf")):
-            said = host(f"doca.Mmap(it.pair, it.device, dmabuf={fd})")
-            assert said.startswith("InvalidValue")
-            assert why in said
 
 
 def test_a_dma_buf_with_an_address_that_is_no_gpu_memory_is_refused():
@@ -96,21 +72,6 @@ def test_a_dma_buf_with_an_address_that_is_no_gpu_memory_is_refused():
             said = host(refused.format(where))
             assert said.startswith("NotSupported"), said
             assert "is not GPU memory of this process" in said
-
-
-def test_a_range_that_leaves_the_dma_buf_or_the_allocation_is_refused():
-    with side("Host", "malloc", 2 * MIB, "dmabuf") as host:
-        host("setattr(it, 'shared', it.gpu.memory.dmabuf())")
-        mmap = "doca.Mmap((it.gpu.address, {}), it.device, dmabuf=it.shared.fd, dmabuf_offset={})"
-        for size, offset in ((2 * MIB + 1, 0), (2 * MIB, 1), (1, 2 * MIB), (1 << 62, 0)):
-            said = host(mmap.format(size, offset))
-            assert said.startswith("InvalidValue"), said
-            assert "exceed the dma-buf of" in said
-        # by the dma-buf but a different address, and by the address alone
-        for more in ("", ", dmabuf=it.shared.fd"):
-            said = host(f"doca.Mmap((it.gpu.address + {MIB}, {2 * MIB}), it.device{more})")
-            assert said.startswith("InvalidValue" if more else "Driver"), said
-            assert f"exceed their allocation, which ends {MIB} bytes after that address" in said
 
 
 @pytest.mark.parametrize("kind", ["vmm", "malloc"])

@@ -223,19 +223,6 @@ class Copier:
                 task.submit().wait(20)
         return digest(np.frombuffer(self.memory, "u1")[: parts * size])
 
-    def too_large(self, size: int) -> str:
-        """Submit one task of `size` bytes; return the state after its failure."""
-        with self.inventory.buf_by_data(self.far, 0, size) as source:
-            target = self.inventory.buf_by_addr(self.near, 0, size)
-            with target, self.dma.memcpy(source, target) as task:
-                try:
-                    task.submit().wait(20)
-                    return "it was copied"
-                except doca.IoFailed as error:
-                    said = str(error)
-        self.pe.progress()
-        return f"{said} {self.dma.state.name}"
-
     def close(self) -> None:
         for it in (self.dma, self.pe, self.inventory, self.near, self.far, self.device):
             it.close()

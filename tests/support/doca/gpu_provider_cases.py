@@ -8,12 +8,11 @@ import gc
 import os
 from itertools import pairwise
 
-import numpy as np
 import pytest
 from support.doca.gpu_memory import IDENTITY, MIB, SIZE, SIZES, TASK, environment
 from support.gpu.dpu_work import SLOT, Side, batch_of, digest, here, noise, second, there
 from support.processes.children import child, run
-from support.processes.waiting import held, steady, until
+from support.processes.waiting import held, steady
 
 import dgkit
 from dgkit import Device
@@ -82,53 +81,6 @@ def test_the_provider_moves_bytes_between_two_gpu_memories(lent):
     assert lent.do(f"dpu.by_gpu({4 * MIB})") == str(2 * MIB)
     wanted[4 * MIB : 6 * MIB] = wanted[: 2 * MIB]
     assert lent.holds(wanted)
-
-
-def test_a_read_only_import_is_read_and_not_written(lent):
-    wanted = lent.set(6)
-    with Device("softdoca") as device, device.register(lent.memory) as region:
-        assert lent.do(f"dpu.open({region.export('r').hex()!r})") == str(SIZE)
-        said = lent.do("dpu.queue.write(dpu.local, dpu.opened[-1], size=8)")
-        assert said.startswith("AccessDenied")
-        assert lent.do("dpu.queue.read(dpu.local, dpu.opened[-1], size=64).wait(20).size") == "64"
-        assert lent.do("digest(dpu.array[:64])") == digest(wanted[:64])
-        assert lent.do("dpu.opened.pop().close()") == "None"
-    assert lent.holds(wanted)
-
-
-def test_arrays_of_a_pool_cross_with_their_block():
-    cupy = cuda.require_cupy()
-    whole = cupy.zeros(3 * 5120, "u1")
-    parts = [dgkit.wrap(whole[at : at + 5000], share_block=True) for at in (0, 5120, 10240)]
-    with (
-        Device("softdoca") as device,
-        device.register(parts[1]) as one,
-        device.register(parts[2]) as two,
-        second(one, "softdoca") as dpu,
-    ):
-        assert dpu.ask("dpu.put(1, 4999, 0, 1)") == "4999"
-        assert dpu.ask(f"dpu.open({two.export().hex()!r})") == "5000"
-        write = "dpu.queue.write(dpu.local, dpu.opened[-1], size=100).wait(20).size"
-        assert dpu.ask(write) == "100"
-        assert dpu.ask("dpu.opened.pop().close()") == "None"
-        assert dpu.ask("dpu.put(2, 1, 0, 0)") == "1"  # the block is still mapped
-    wanted = np.zeros(3 * 5120, "u1")
-    wanted[5120], wanted[5121:10120] = noise(1, 2)[0], noise(4999, 1)
-    wanted[10240:10340] = noise(4999, 1)[:100]
-    assert np.array_equal(whole.get(), wanted)
-
-
-def test_a_region_that_was_closed_takes_no_bytes_any_more():
-    cuda.require_cupy()
-    with dgkit.empty(MIB, on="gpu") as memory, Device("softdoca") as device:
-        region = device.register(memory)
-        with second(region, "softdoca") as dpu:
-            assert dpu.ask("dpu.put(1, 64, 0, 0)") == "64"
-            region.close(timeout=5)
-            memory.array.fill(0)
-            memory.synchronize()
-            assert "REMOTE_ACCESS_ERROR" in dpu.ask("dpu.put(2, 64, 0, 0)")
-        assert not bool(memory.array.any())
 
 
 def test_cycles_leave_both_processes_as_they_were():
@@ -221,19 +173,6 @@ def test_the_provider_takes_a_dma_buf_and_says_that_only_its_identity_counts():
         assert code == 0, said
         assert f"{IDENTITY}: {MIB} bytes" in said
         assert "is not a dma-buf" not in said
-
-
-def test_an_owner_that_is_killed_is_lost():
-    with child(OWNER) as owner, Device("softdoca") as device, device.queue() as queue:
-        remote = device.import_region(bytes.fromhex(owner.line(60)), timeout=10)
-        with dgkit.empty(MIB) as memory, device.register(memory) as local:
-            assert queue.write(local, remote).wait(20).size == MIB
-            owner.kill()
-            until(lambda: remote.lost, "the region says so")
-            with pytest.raises(dgkit.errors.TransferError) as caught:
-                queue.write(local, remote, size=8).wait(20)
-            assert caught.value.completion.status is Status.PEER_LOST
-            remote.close()
 
 
 # ---- a session ----
