@@ -49,9 +49,7 @@ class Agent(Service):
         serve = f"--address tcp://0.0.0.0:{listen} --telemetry-port {telemetry} --provider verbs "
         serve += f"--heartbeat {_HEARTBEAT_S} --role {name}"
         program = f"{shlex.quote(_PROGRAM)} {self._client} {listen} {_HEARTBEAT_S} {serve}"
-        return (
-            f"{shell_environment(name, self.python, '/run')}{path}exec {self.python} -c {program}\n"
-        )
+        return f"{shell_environment(name, '/run')}{path}exec {self.python} -c {program}\n"
 
     def listens(self, ports: list[int], printed: str) -> str:
         """Return the address, with the agent's public key and heartbeat interval."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 
 from ..memory.bar import lay_out
+from .qemu import vcpus
 
 SIZE = 64 << 20
 MACHINES = ("x86_64",)  # host guests with a BAR: other kernels lack `memmap=SIZE$ADDRESS`
@@ -49,7 +50,8 @@ def ram(memory: int, fd: int) -> list[str]:
     return [
         "-m", f"{(memory + SIZE) >> 20}M",
         "-object", f"memory-backend-ram,id=ram,size={memory}", *_backend(fd),
-        "-numa", "node,nodeid=0,cpus=0-1,memdev=ram", "-numa", "node,nodeid=1,memdev=bar",
+        "-numa", f"node,nodeid=0,cpus=0-{vcpus() - 1},memdev=ram",
+        "-numa", "node,nodeid=1,memdev=bar",
     ]  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from ..wire.essential import essential_thread
 from . import bar_device
 from .images import Image
 from .initramfs import CHANNELS
-from .qemu import CONSOLES, qemu
+from .qemu import CONSOLES, qemu, vcpus
 from .qmp import Monitor
 
 ADDRESSES = {"host": "10.9.0.1", "dpu": "10.9.0.2"}  # in a network of only these two guests
@@ -24,6 +24,12 @@ EXCHANGE = "exchange"  # folder through which programs of the guests find each o
 MANAGEMENT = "10.0.2.15"  # of each guest, in a QEMU network reachable only by forwarded ports
 _MACS = {"host": "52:54:00:00:00:01", "dpu": "52:54:00:00:00:02"}
 _MANAGEMENT_MAC = "52:54:00:00:00:03"
+# Arguments of an emulated x86-64 kernel, of its Documentation/admin-guide/kernel-parameters.txt.
+# Its test of the timer may see interrupts too late, which is a panic at boot ("IO-APIC + timer
+# doesn't work"). Its test of the time-stamp counters fails, after which each look at the clock
+# reads an emulated device, the HPET; QEMU has one counter for all vCPUs. Feature 112, rep_good, has
+# it copy and clear memory by instructions that emulation repeats word by word.
+_EMULATED = " no_timer_check tsc=reliable clearcpuid=112"
 _LINES = 400  # number of console lines that are kept
 _LAST_LINES_S = 5.0
 
@@ -121,6 +127,8 @@ class Guest:
     def _machine(self, memory: int, folders: Mapping[str, Path]) -> list[str]:
         kind = self.image.machine
         words = f"console={CONSOLES[kind]} quiet panic=-1 mitigations=off"
+        if kind == "x86_64" and not self.image.kvm:
+            words += _EMULATED
         values = {"name": self.name, "address": ADDRESSES[self.name], "channels": self._count}
         values |= dict.fromkeys(folders, 1) | ({"management": MANAGEMENT} if self.monitor else {})
         words += "".join(f" dgkit.{name}={value}" for name, value in values.items())
@@ -134,7 +142,7 @@ class Guest:
             devices = bar_device.device(self._bar)
         return [
             *qemu(kind, self.image.kernel, words, kvm=self.image.kvm, memory=memory, ram=ram),
-            "-smp", "2", "-initrd", str(self.image.initramfs), *devices,
+            "-smp", str(vcpus()), "-initrd", str(self.image.initramfs), *devices,
         ]  # fmt: skip
 
     def _files(self, folders: Mapping[str, Path]) -> list[str]:

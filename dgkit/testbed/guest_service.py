@@ -28,19 +28,18 @@ def _cause(status: int, printed: str) -> str:
     return f"{known.get(status, f'exit status {status}')}{printed and f': {printed}'}"
 
 
-def shell_environment(guest: str, python: str, folder: str) -> str:
+def shell_environment(guest: str, folder: str) -> str:
     """Return shell commands that set search paths, for programs and dgkit, and the current folder.
 
     Args:
         guest: host or dpu.
-        python: Python of this machine, which the host guest uses.
         folder: Current folder in the host guest, which sees this machine's files.
     """
     path = "/usr/sbin:/usr/bin:/sbin:/bin:/run/applets"
     site = "export PYTHONPATH=/run/site PYTHONPYCACHEPREFIX=/run/pycache\n"
     site += f"[ -d {SITE}/{BYTECODE} ] && export PYTHONPYCACHEPREFIX={SITE}/{BYTECODE}\n"
     if guest == "host":
-        path, site = f"{Path(python).parent}:{path}", _bytecode()
+        path, site = f"{Path(sys.executable).parent}:{path}", _bytecode()
     else:
         folder = "/run/share"
     where = f"cd {shlex.quote(folder)} 2>/dev/null || cd /"
@@ -56,6 +55,19 @@ def _bytecode() -> str:
     """
     prefix = sys.pycache_prefix
     return f"export PYTHONPYCACHEPREFIX={shlex.quote(prefix)}\n" if prefix else ""
+
+
+def sees_edits(guest: str) -> str:
+    """Return shell commands for a program that starts others, such as a shell: exec it next.
+
+    While it runs, the host guest looks up the names of this machine's files anew every two seconds,
+    as initramfs.py does when a command starts.
+    """
+    if guest != "host":
+        return ""
+    drop = "echo 2 > /proc/sys/vm/drop_caches"
+    every = f"while {drop} && sleep 2 && kill -0 $$; do :; done"
+    return f"({every}) </dev/null >/dev/null 2>&1 &\n"
 
 
 class Service(ABC):
@@ -106,8 +118,8 @@ class Service(ABC):
 
     @property
     def python(self) -> str:
-        """Path of Python in the guest."""
-        return sys.executable if self.guest.name == "host" else "python3"
+        """Python of the guest, as a word of a shell script."""
+        return shlex.quote(sys.executable) if self.guest.name == "host" else "python3"
 
     def _serve(self) -> None:
         try:

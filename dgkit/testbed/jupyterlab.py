@@ -7,7 +7,7 @@ import shlex
 from typing import Any
 
 from .guest import MANAGEMENT
-from .guest_service import Service, shell_environment
+from .guest_service import Service, sees_edits, shell_environment
 
 _FOLDER = "/run/lab"
 _SERVES = "JupyterLab serves"
@@ -57,12 +57,12 @@ class LabServer(Service):
         }
         words = " ".join(f"--ServerApp.{option}={value}" for option, value in options.items())
         return (
-            f"{shell_environment(name, self.python, _FOLDER)}{site}"
+            f"{shell_environment(name, _FOLDER)}{site}"
             f"mkdir -p {_FOLDER}/notebooks && cd {_FOLDER}/notebooks || exit\n"
             "[ -d /run/share ] && ln -s /run/share share\n"
             f"[ -d /run/notebooks ] && cp -R /run/notebooks/{name}/. /run/notebooks/tutorials .\n"
             f"export HOME={_FOLDER} JUPYTER_TOKEN={self._token} PYTHONUNBUFFERED=1\n"
-            f"exec {self.python} -c {shlex.quote(_PROGRAM)} {words}\n"
+            f"{sees_edits(name)}exec {self.python} -c {shlex.quote(_PROGRAM)} {words}\n"
         )
 
     def listens(self, ports: list[int], printed: str) -> str:

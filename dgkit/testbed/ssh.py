@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 import shlex
 import subprocess
-import sys
 import threading
 from pathlib import Path
 from typing import Any
 
 from .guest import MANAGEMENT
-from .guest_service import Service, shell_environment
+from .guest_service import Service, sees_edits, shell_environment
 from .requirements import find
 
 _SERVES = re.compile(r"^(ssh-\S+ \S+).*\nserves$", re.MULTILINE)
@@ -107,11 +106,11 @@ class SshServer(Service):
 
     def script(self, ports: list[int]) -> str:
         """Return the shell script that starts Dropbear."""
-        environment = shell_environment(self.guest.name, sys.executable, str(Path.cwd()))
+        environment = shell_environment(self.guest.name, str(Path.cwd()))
         return environment + _SCRIPT.format(
             home=_HOME,
             key=shlex.quote(self._config.public),
-            enter=shlex.quote(environment + _ENTER),
+            enter=shlex.quote(environment + sees_edits(self.guest.name) + _ENTER),
             address=MANAGEMENT,
             port=ports[0],
             hex_port=f"{ports[0]:04X}",

@@ -427,7 +427,7 @@ def _checked(guest: str) -> str:
 def _script(guest: str, command: Sequence[str | Path] | str) -> str:
     """Return the shell script by which a guest runs a command."""
     line = command if isinstance(command, str) else f"exec {shlex.join(map(str, command))}"
-    script = f"{shell_environment(guest, sys.executable, str(Path.cwd()))}{line}\n"
+    script = f"{shell_environment(guest, str(Path.cwd()))}{line}\n"
     if len(script.encode()) > _SCRIPT:
         raise ValueError(f"a command has at most {_SCRIPT} bytes, not {len(script.encode())}")
     return script

@@ -7,6 +7,7 @@ import contextlib
 import json
 import lzma
 import os
+import shlex
 import shutil
 import signal
 import socket
@@ -20,6 +21,7 @@ import urllib.error
 import urllib.request
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import click
 import pytest
@@ -36,7 +38,9 @@ from dgkit.cli.testbed_command import _install_missing, _show
 from dgkit.session import inspect
 from dgkit.testbed import apt, images, initramfs, kernel, qemu, requirements, wheels
 from dgkit.testbed import testbed as module
+from dgkit.testbed.agents import Agent
 from dgkit.testbed.guest_service import _cause, shell_environment
+from dgkit.testbed.jupyterlab import LabServer
 
 INSTALL = "`(sudo )?apt-get install --no-install-recommends"
 PREPARE = "from dgkit.testbed import requirements; requirements.check = lambda **_: None\n"
@@ -699,10 +703,22 @@ def test_dropbear_is_collected_without_the_guests_c_library(machine, packages, m
 
 def test_pythons_of_the_host_guest_find_this_machines_bytecode(monkeypatch):
     monkeypatch.setattr(sys, "pycache_prefix", "/a b/pycache")
-    assert "export PYTHONPYCACHEPREFIX='/a b/pycache'\n" in shell_environment("host", "/p", "/")
-    assert "/a b" not in shell_environment("dpu", "/p", "/")
+    assert "export PYTHONPYCACHEPREFIX='/a b/pycache'\n" in shell_environment("host", "/")
+    assert "/a b" not in shell_environment("dpu", "/")
     monkeypatch.setattr(sys, "pycache_prefix", None)
-    assert "PYCACHE" not in shell_environment("host", "/p", "/")
+    assert "PYCACHE" not in shell_environment("host", "/")
+
+
+def test_servers_of_the_host_guest_start_from_a_path_with_a_space(monkeypatch):
+    monkeypatch.setattr(sys, "executable", "/a b/python")
+    guest = SimpleNamespace(name="host")
+    for server in (
+        Agent("key", "/a b", guest, *[None] * 2),
+        LabServer("/a b", True, guest, None, None),
+    ):
+        words = shlex.split(server.script([1, 2]))
+        assert words[words.index("exec") + 1] == "/a b/python"
+        assert "PYTHONPATH=/a b" in words
 
 
 @pytest.mark.parametrize(

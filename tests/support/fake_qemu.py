@@ -43,6 +43,7 @@ def here(script: str) -> str:
         "mount --bind": "true",
         "/run/ssh/": f"{os.environ['XDG_CACHE_HOME']}/dropbear/",
         "/run/": run,
+        "/proc/sys/vm/drop_caches": "/dev/null",
         "--provider verbs": "--provider soft",
     }
     # In one pass, and /run at a path's start only: a folder of this machine may have that name.

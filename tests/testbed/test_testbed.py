@@ -105,6 +105,9 @@ def test_a_script_that_is_edited_and_renamed_outside_is_what_a_guest_runs(
     try:
         script.write_text("echo first\n")
         assert bed.run(guest, f"sh {folder}/edited.sh", timeout=60).stdout == "first\n"
+        script.write_text("echo other\n")
+        os.utime(script, (1, 1))  # of the same size; times are compared by seconds
+        assert bed.run(guest, f"sh {folder}/edited.sh", timeout=60).stdout == "other\n"
         script.write_text("echo second, and longer\n")
         assert bed.run(guest, f"sh {folder}/edited.sh", timeout=60).stdout == "second, and longer\n"
         script.rename(renamed)
