@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shlex
 import socket
 import subprocess
@@ -43,6 +44,7 @@ _SCRIPT = 1 << 17  # maximum length of a command in bytes
 _ANSWER_S = 10.0
 _END_S = 10.0
 _REQUEST_S = 60.0  # an emulated guest may be slow
+_PANIC = re.compile(r"(the guest \w+) did not start \(ended\).*?(Kernel panic.*?)$", re.M | re.S)
 
 
 class Testbed:
@@ -382,6 +384,20 @@ def _client_key() -> str:
 
 
 def _started(options: dict[str, Any], deadline: float, detach: bool, progress: Progress) -> Testbed:
+    """Start a testbed; once more if a kernel panics at boot, as an emulated one does by chance."""
+    try:
+        return _started_once(options, deadline, detach, progress)
+    except TestbedError as exc:
+        panic = _PANIC.search(str(exc))
+        if not panic:
+            raise
+        progress(f"{panic[1]} panicked at boot ({panic[2].strip()}): both start once more")
+    return _started_once(options, deadline, detach, progress)
+
+
+def _started_once(
+    options: dict[str, Any], deadline: float, detach: bool, progress: Progress
+) -> Testbed:
     supervisor = _Supervisor()
     try:
         send(supervisor.link, options)

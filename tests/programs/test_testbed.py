@@ -224,6 +224,15 @@ def test_a_guest_that_does_not_start_is_named_and_nothing_is_left(how, said, mac
     assert not folders(machine)
 
 
+def test_after_a_panic_at_boot_both_guests_start_once_more(machine, monkeypatch):
+    monkeypatch.setenv("FAKE_GUEST", "panics")
+    steps = []
+    with testbed.up(progress=steps.append) as bed:
+        assert bed.run("dpu", "echo up").stdout == "up\n"
+    said = "panicked at boot (Kernel panic - not syncing: IO-APIC): both start once more"
+    assert [said in step for step in steps].count(True) == 1
+
+
 def test_wrong_arguments_are_refused(bed, tmp_path):
     with pytest.raises(ValueError, match="guest must be one of host, dpu, not 'gpu'"):
         bed.run("gpu", "true")

@@ -1,6 +1,7 @@
 """Program in QEMU's place: a guest that boots at once and runs its commands on this machine.
 
-$FAKE_GUEST says how the guests behave: `fails`, `silent`, `ends`; by default they are ready.
+$FAKE_GUEST says how the guests behave: `fails`, `silent`, `ends`, or `panics`, at the first start
+only; by default they are ready.
 Agents are those of this machine, by the provider `soft`, with $FAKE_AGENT_PATH as Python's path.
 """
 
@@ -107,6 +108,10 @@ def main(words: list[str]) -> None:
     how = os.environ.get("FAKE_GUEST")
     if how == "ends":
         sys.exit("fake kernel: panic")
+    started = Path(os.environ["XDG_CACHE_HOME"], "started")
+    if how == "panics" and not started.exists():
+        started.touch()
+        sys.exit("Kernel panic - not syncing: IO-APIC\n---[ end Kernel panic ]---")
     if how == "silent":
         time.sleep(1000)
     control = ports.pop("control")
