@@ -21,7 +21,7 @@ from ..errors import TestbedError
 from ..runtime_folder import runtime_dir
 from ..validate import whole
 from ..wire import keys as keyring
-from . import images, requirements, wheels
+from . import images, initramfs, requirements, wheels
 from .agents import Agent
 from .control_socket import DONE, ERROR, OUTPUT, frames, read_line, send
 from .guest import ADDRESSES
@@ -334,6 +334,8 @@ def up(
     if detach and running():
         raise TestbedError("a testbed is already up: `dgkit testbed down` ends it")
     requirements.check(ssh=ssh, lab=lab)
+    if wheel_folder:
+        _check_place()
     images.sweep()
     with images.in_use():
         host, dpu = images.prepare(progress)
@@ -374,6 +376,17 @@ def _folder(name: str, path: str | os.PathLike[str] | None) -> Path | None:
     if folder is not None and not folder.is_dir():
         raise NotADirectoryError(f"{name} must be a folder, but {folder} is not one")
     return folder
+
+
+def _check_place() -> None:
+    """Raise TestbedError if the host guest does not see this Python or dgkit."""
+    for path in (sys.executable, __file__):
+        for own in initramfs.OWN:
+            if Path(path).absolute().is_relative_to(own):
+                raise TestbedError(
+                    f"{path} is below {own}, which the host guest has for itself: install dgkit in "
+                    "another folder"
+                )
 
 
 def _client_key() -> str:

@@ -768,6 +768,12 @@ def test_guests_import_what_was_shared_last(machine, monkeypatch):
             testbed.receive(name, device)
 
 
+def test_a_python_that_the_host_guest_does_not_see_is_named(machine, wheelhouse, monkeypatch):
+    monkeypatch.setattr(sys, "executable", "/tmp/venv/bin/python")
+    with pytest.raises(dgkit.TestbedError, match="/tmp/venv/bin/python is below /tmp, which"):
+        testbed.up(agents=wheelhouse)
+
+
 def test_jupyterlab_without_its_wheels_is_refused(wheelhouse, capfd):
     with pytest.raises(ValueError, match="lab needs agents"):
         testbed.up(lab=True)
