@@ -35,6 +35,8 @@ lines `name: value` or, if there are several lines of it, as a section that `===
                like=a100 id=10de:20f1 age=Ampere memory=40 bar1=64G driver=nvidia speed=100
                name=NVIDIA A100-PCIE-40GB`, `name` last; `hca` is the type of an RDMA device that is
                not NVIDIA's
+    arm        the readings are those of a BlueField's Arm cores, with this image: what any of them
+               shows is that of arms.board
     driver     fields of nvidia.Driver: `version=535.104.05 cuda=12.2 flavour=closed peermem`;
                `none` without a driver
     system     fields of system.System: `release=5.15.0-91-generic, distribution=ubuntu 22.04`
@@ -61,6 +63,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+from doctor.synthetic_machines import arms
 from doctor.synthetic_machines.hosts import Host
 from doctor.synthetic_machines.hosts import readings as host_readings
 from doctor.synthetic_machines.kinds import KINDS, Kind
@@ -68,6 +71,7 @@ from doctor.synthetic_machines.network import DPU_MODE, NIC_MODE
 from doctor.synthetic_machines.nvidia import Driver
 from doctor.synthetic_machines.sysfs import fault, size
 from doctor.synthetic_machines.system import System
+from doctor.synthetic_machines.tree import nodes
 from support.doctor.machines import reading
 
 from dgkit.doctor.collect.reader import Reading
@@ -85,7 +89,7 @@ FOLDERS = (
 )
 _NEEDED = ("source", "saw", "cause", "made up", "goal", "works", "exit")
 _KNOWN = {*_NEEDED, "lead", "quiet", "never", "paths", "size"}
-_OPTIONS = ("kinds", "driver", "system", "host", "cuda", "container")
+_OPTIONS = ("kinds", "arm", "driver", "system", "host", "cuda", "container")
 _SETTINGS = ("firmware", "later")
 _MODES = {"dpu-mode": DPU_MODE, "nic-mode": NIC_MODE}
 _READINGS = ("text", "names", "link", "run", "ask", "probe")
@@ -176,6 +180,8 @@ def readings(made: Published) -> dict[str, object]:
     """Return all readings of a machine."""
     host = _host(made)
     found = host_readings(host)
+    if "arm" in made.sections:
+        found |= arms.board(made.sections["arm"].strip(), nodes(host.tree, host.kinds))
     if "cuda" in made.sections:
         _break_cuda(found, dict(_options(made.sections["cuda"])))
     if "container" in made.sections:
@@ -221,8 +227,11 @@ def _host(made: Published) -> Host:
     shared = (FOLDER / "kinds.txt").read_text("utf-8")
     kinds = {**KINDS, **dict(_kinds(shared + made.sections.get("kinds", "")))}
     section = made.sections.get("driver", "")
-    driver = None if section.strip() == "none" else _filled(Driver(), section)
-    system = _filled(System(), made.sections.get("system", ""))
+    driver: Driver | None = _filled(Driver(), section) if section.strip() != "none" else None
+    system = System()
+    if "arm" in made.sections:
+        driver, system = None, arms.board_system(2 if "bf2" in made.sections["tree"] else 3)
+    system = _filled(system, made.sections.get("system", ""))
     settings: dict[str, Any] = {name: {} for name in _SETTINGS}
     for name, body in made.sections.items():
         kind, _, address = name.partition(" ")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from doctor.synthetic_machines import network, probes, sysfs, system
 from doctor.synthetic_machines.hosts import Host
 from doctor.synthetic_machines.network import DPU_MODE
 from doctor.synthetic_machines.system import System
-from doctor.synthetic_machines.tree import nodes
+from doctor.synthetic_machines.tree import Node, nodes
 
 # Representors of the host's functions and of the Arm cores'.
 _PORTS = {"p0": "p0", "p1": "p1", "pf0hpf": "c1pf0", "pf1hpf": "c1pf1", "en3f0pf0sf0": "pf0sf0"}
@@ -53,27 +54,43 @@ pci0000:00 cpus=0-{7 if arm.number == 2 else 15}
         **probes.probes(host, tree),
         **network.settings(card, DPU_MODE),
         **network.privileges(card, arm.level),
-        "text /etc/mlnx-release": f"{arm.image}\n",
+        **board(arm.image, tree),
+    }
+    return found
+
+
+def board(image: str, tree: Sequence[Node]) -> dict[str, object]:
+    """What any Arm side shows: its image, the SoC's devices, the ports of its switch, tmfifo."""
+    ports = [node.words for node in tree if "net" in node.words]
+    nets = [name for port in ports for name in (port["net"], *port.get("reps", "").split(","))]
+    made: dict[str, object] = {
+        "text /etc/mlnx-release": f"{image}\n",
         "names /sys/bus/platform/devices": ["MLNXBF01:00", "MLNXBF22:00", "alarmtimer.0.auto"],
-        "names /sys/class/net": sorted(["lo", "oob_net0", "tmfifo_net0", *_PORTS]),
+        "names /sys/class/net": sorted(["lo", "oob_net0", "tmfifo_net0", *filter(None, nets)]),
         "run ip -j addr show": network.addresses({"tmfifo_net0": "192.168.100.2/30"}),
     }
-    return found | {
-        f"text /sys/class/net/{net}/phys_port_name": f"{port}\n" for net, port in _PORTS.items()
+    return made | {
+        f"text /sys/class/net/{net}/phys_port_name": f"{_PORTS[net]}\n"
+        for net in nets
+        if net in _PORTS
     }
+
+
+def board_system(number: int) -> System:
+    """Return the system of the Arm cores of a BlueField of this generation."""
+    return System(
+        machine="aarch64",
+        cpus=8 if number == 2 else 16,
+        cmdline="console=hvc0",
+        distribution="ubuntu 22.04" if number == 2 else "ubuntu 24.04",
+        product=("https://www.mellanox.com", f"BlueField-{number} DPU"),
+        loaded=("mlx5_ib", "mlx5_core", "ib_uverbs", "ib_core", "mlxbf_tmfifo"),
+    )
 
 
 def _system(arm: Arm) -> System:
-    return System(
-        release=arm.release,
-        machine="aarch64",
-        cpus=8 if arm.number == 2 else 16,
-        cmdline="console=hvc0",
-        page_size=65536 if arm.release.endswith("64k") else 4096,
-        distribution="ubuntu 22.04" if arm.number == 2 else "ubuntu 24.04",
-        product=("https://www.mellanox.com", f"BlueField-{arm.number} DPU"),
-        loaded=("mlx5_ib", "mlx5_core", "ib_uverbs", "ib_core", "mlxbf_tmfifo"),
-    )
+    page_size = 65536 if arm.release.endswith("64k") else 4096
+    return replace(board_system(arm.number), release=arm.release, page_size=page_size)
 
 
 _BF2 = Arm(

@@ -40,7 +40,8 @@ Legend:
 class Driver:
     """`flavour`: open or closed. `broken`: what nvidia-smi says instead. `used`: MiB of BAR1.
 
-    `fabric`: state and status, as `Completed/Success`; `cluster`: the fabric's UUID.
+    `fabric`: state and status, as `Completed/Success`; `cluster`: the fabric's UUID. `peers`: the
+    name in /sys/kernel/mm/memory_peers.
     """
 
     version: str = "580.95.05"
@@ -49,6 +50,7 @@ class Driver:
     machine: str = "x86_64"
     persistence: bool = True
     peermem: bool = False
+    peers: str = ""
     gdrdrv: bool = False
     nvlinks: int = 0
     used: int = 1
@@ -70,6 +72,8 @@ def driver(made: Driver, nodes: Sequence[Node]) -> dict[str, object]:
         f"text {_PROC}/params": _params(made),
         "text /sys/module/nvidia/version": f"{made.version}\n",
     }
+    if made.peers:
+        found["names /sys/kernel/mm/memory_peers"] = [made.peers]
     for minor, node in enumerate(gpus):
         found[f"text {_PROC}/gpus/{node.address}/information"] = _information(made, node, minor)
     if made.broken:
