@@ -219,6 +219,7 @@ def _hangup() -> Iterator[None]:
 
 
 _HOST = "127.0.0.1"
+_CONFIG = Path(__file__).parents[1] / "jupyter/config"  # JupyterLab does not ask about news
 _WELCOME = "dgkit=welcome"  # makes dgkit's JupyterLab extension open the welcome notebook
 _END_S = 20.0  # JupyterLab waits five seconds for each kernel, one after another
 
@@ -275,7 +276,11 @@ class Lab:
     ) -> None:
         self._token = secrets.token_hex(24)
         self._pipe, child_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        environment = {**os.environ, **environment, "JUPYTER_RUNTIME_DIR": str(runtime)}
+        folders = filter(None, (str(_CONFIG), os.environ.get("JUPYTER_CONFIG_PATH", "")))
+        environment = {
+            **os.environ, **environment, "JUPYTER_RUNTIME_DIR": str(runtime),
+            "JUPYTER_CONFIG_PATH": os.pathsep.join(folders),
+        }  # fmt: skip
         self._process = child.start(
             "dgkit.jupyter.lab_server",
             child_end,

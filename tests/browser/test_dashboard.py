@@ -2,6 +2,7 @@
 
 import contextlib
 import re
+from pathlib import Path
 
 import nbformat
 import pytest
@@ -9,6 +10,9 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 from support.jupyter.page import DASHBOARD, QUIET
 from support.processes.waiting import until
+
+import dgkit
+from dgkit.widgets.base.esm import link
 
 PANELS = ("allocate", "transfer", "hexview", "latency")
 
@@ -185,6 +189,26 @@ def test_the_tab_key_goes_through_all_panels_and_is_seen(board, dashboard):
         reached.add(stop[0])
         board.page.keyboard.press("Tab")
     assert reached == {"dashboard", *PANELS}
+
+
+BUTTON = "<section class='dgkit dgkit-dashboard'><b class='dg-button dgd-info'>i</b></section>"
+LOOK = """[...document.querySelectorAll(".dgd-info")].map((one) => {
+  const {font, padding, width, minHeight, borderRadius} = getComputedStyle(one);
+  return [font, padding, width, minHeight, borderRadius].join();
+})"""
+
+
+def test_the_order_of_the_sheets_of_panels_does_not_matter(browser):
+    folder = Path(dgkit.__file__).parent / "widgets"
+    own = f"<style>{link(folder / 'dashboard/dashboard.js')[1]}</style>"
+    other = f"<style>{link(folder / 'doctor/doctor.js')[1]}</style>"
+    page, looks = browser.new_page(), []
+    for sheets in (own, own + other, other + own):
+        page.set_content(sheets + BUTTON)
+        looks += page.evaluate(LOOK)
+    page.close()
+    assert "Georgia" in looks[0]
+    assert looks[1:] == looks[:1] * 2
 
 
 def test_all_controls_have_names_and_panels_are_landmarks(board, dashboard):

@@ -129,7 +129,7 @@ def test_a_dpu_that_is_killed_is_said_and_started_again_and_the_plot_keeps_its_h
     again.focus()
     own_board.page.keyboard.press("Enter")
     expect(again).to_be_hidden()
-    expect(dashboard.get_by_role("button", name="Start monitor")).to_be_focused()
+    expect(dashboard.get_by_role("button", name=re.compile("monitor"))).to_be_focused()
     expect(dashboard.get_by_role("alert").first).to_be_hidden()
     assert samples(own_board) >= drawn > 0
     assert own_board.value("d.session.owned_pid") not in (0, pid)
@@ -138,8 +138,7 @@ def test_a_dpu_that_is_killed_is_said_and_started_again_and_the_plot_keeps_its_h
     expect(kept).to_have_count(1)
     own_board.ready("allocate").get_by_role("button", name="Allocate").click()
     expect(own_board.panel("allocate").get_by_role("rowheader")).to_have_count(2)
-    own_board.ready("latency").get_by_role("button", name="Start", exact=True).click()
-    expect(own_board.panel("latency")).to_have_attribute("data-running", "true")
+    expect(own_board.panel("latency")).to_have_attribute("data-running", "true")  # again
 
 
 ALONE = """

@@ -35,7 +35,7 @@ def test_the_dashboard_is_live(address, browser, width, theme):
         steps = dashboard.get_by_role("list", name="Steps").get_by_role("listitem")
         expect(steps.last).to_have_class("dgd-done")
         expect(page.locator(".dgkit-hexview .dg-hex-bytes .dg-selected")).to_have_count(16)
-        expect(plot).to_have_attribute("data-running", "false")
+        expect(plot).to_have_attribute("data-running", "true")
         expect(plot.locator("canvas").first).to_be_visible()
         card = page.locator(".dgkit-saved")
         expect(card).to_have_count(1)

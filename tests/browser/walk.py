@@ -90,16 +90,14 @@ def book_of(name: str) -> Any:
 
 
 def show_me(page: Page) -> None:
-    """Do what a newcomer does with a dashboard: press its button, then start the plot."""
+    """Do what a newcomer does with a dashboard: press its button, and watch the plot."""
     for name in PANELS:
         page.locator(f".dgkit-{name}[data-ready]").first.wait_for(state="attached", timeout=60_000)
-    dashboard, plot = page.locator(".dgkit-dashboard").first, page.locator(".dgkit-latency").first
+    dashboard = page.locator(".dgkit-dashboard").first
     dashboard.get_by_role("button", name="Show me").click()
     dashboard.locator(".dgd-sample li:last-child.dgd-done").wait_for(
         state="attached", timeout=60_000
     )
-    plot.locator("xpath=self::*[@data-running='false']").wait_for()
-    plot.get_by_role("button", name="Start", exact=True).click()
     page.mouse.move(0, 0)
     page.wait_for_timeout(5000)  # of samples
 

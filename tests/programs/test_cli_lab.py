@@ -65,6 +65,9 @@ def left_by(home):
     return [path for path in cli.files_under(home / "run") if "/nb" not in path]
 
 
+NEWS = "@jupyterlab/apputils-extension:notification"
+
+
 @pytest.mark.parametrize(("name", "code"), [("SIGINT", 130), ("SIGTERM", 143), ("SIGHUP", 143)])
 def test_it_serves_until_it_is_told_to_end_and_leaves_nothing(name, code, home):
     with cli.started(home, "lab", "--json", "--no-browser", "--port", "0") as process:
@@ -72,6 +75,9 @@ def test_it_serves_until_it_is_told_to_end_and_leaves_nothing(name, code, home):
         assert get(told["port"], "/api/status", told["token"])[0] == 200
         assert get(told["port"], "/api/status")[0] == 403
         assert told["folder"] == str(home / "notebooks")
+        settings = f"/lab/api/settings/{NEWS}"
+        schema = get(told["port"], settings, told["token"])[1]["schema"]
+        assert schema["properties"]["fetchNews"]["default"] == "false"
         kernel = get(told["port"], "/api/kernels", told["token"], "POST", "{}")
         assert kernel[0] == 201
         with dgkit.connect(told["agent"]) as session:

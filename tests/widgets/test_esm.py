@@ -72,8 +72,10 @@ def test_a_style_sheet_comes_with_the_module_of_its_name_once_and_in_order(tmp_p
         "export default { a, b };\n",
     )
     for name in ("below", "main", "other"):
-        (tmp_path / f"{name}.css").write_text(f".{name} {{}}\n")
-    assert link(entry)[1] == ".below {}\n.main {}\n"
+        (tmp_path / f"{name}.css").write_text(f".dgkit .{name}, .dgkit-{name} {{}}\n")
+    panel = ".dgkit:where(.dgkit-main, .dgkit-main *)"
+    below, main = f"{panel} .below, .dgkit-below", f"{panel} .main, .dgkit-main"
+    assert link(entry)[1] == f"{below} {{}}\n{main} {{}}\n"
 
 
 @pytest.mark.parametrize(

@@ -74,9 +74,12 @@ def test_a_running_plot_names_the_button_and_measures_again(own_session, view):
     assert error["restart"] == RESTART
     panel.ask("restart")
     panel.wait_for("restarted")
-    before = panel.panel.position()[1]
+    run, before = panel.panel.position()
+    assert before > 0
     until(lambda: panel.panel.position()[1] > before, "it measures by itself")
+    assert panel.panel.position()[0] == run
     assert panel.ask("hello")["error"] is None
+    assert "before a restart" in panel.panel.report().where
     panel.panel.stop()
 
 

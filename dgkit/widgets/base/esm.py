@@ -9,7 +9,8 @@ forms that can be linked by lines, and `link` refuses all others:
 
 Each imported module becomes a function's body, so that what it does not export stays its own, as in
 a page that loads the files; the panel's own module follows unchanged. A style sheet belongs to the
-module beside it that has the same name.
+module beside it that has the same name. Its selectors match within the panel only, so that the
+order in which a page gets the sheets of several panels does not matter.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ _IMPORT = re.compile(r'^import \{([^}]*)\} from "(\.[^"]+)";\n', re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=(?:const|class|(?:async )?function\*?) (\w+))", re.MULTILINE)
 _DEFAULT = re.compile(r"^export default [a-z]\w*;\n\Z", re.MULTILINE)
 _OTHER_IMPORT = re.compile(r"^import\b[^\n]*", re.MULTILINE)
+_PANEL = re.compile(r"(?<!has\()\.dgkit(?![\w-])")  # of any name; within :has(), it costs time
 _OTHER = re.compile(r"^(?:import|export)\b[^\n]*", re.MULTILINE)
 
 
@@ -44,6 +46,8 @@ def link(entry: Path) -> tuple[str, str]:
     modules = [_wrapped(path) for path in order[:-1]]
     sheets = [path.with_suffix(".css") for path in order]
     style = "".join(sheet.read_text(encoding="utf-8") for sheet in sheets if sheet.exists())
+    panel = f".dgkit-{entry.stem}"
+    style = _PANEL.sub(f".dgkit:where({panel}, {panel} *)", style)
     own = _checked(order[-1], _bound(order[-1]), _OTHER_IMPORT)
     return "".join([*modules, own]), style
 

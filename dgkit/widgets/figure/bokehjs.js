@@ -116,19 +116,24 @@ export function removeDocument(Bokeh, content) {
   if (at >= 0) Bokeh.documents.splice(at, 1);
 }
 
-// Draws figures, again after each change of the page's theme; calls drawn(figures) each time.
+// Draws figures, again after each change of the page's theme; calls drawn(figures) each time. Until the
+// kernel, which may be busy, has sent those of the other theme, the style sheet inverts them.
 export function renderFigures(view, places, drawn) {
   let current = null;
   let dark = null;
+  let drawnDark = null;
   let pending = Promise.resolve();
+  const invert = () => view.root.toggleAttribute("data-inverted", Boolean(current) && drawnDark !== isDark());
   const redraw = () =>
     (pending = pending
       .then(async () => {
         if (dark === isDark() || view.signal.aborted) return;
-        dark = isDark();
+        const wanted = (dark = isDark());
         const figures = await drawFigures(view, places);
         current?.remove();
         current = figures;
+        drawnDark = wanted;
+        invert();
         if (!current) return;
         if (zoomOf(view.root) !== 1) scaleFonts(current, zoomOf(view.root));
         drawn(current);
@@ -137,7 +142,10 @@ export function renderFigures(view, places, drawn) {
         dark = null;
         view.fail(error);
       }));
-  onTheme(redraw, view.signal);
+  onTheme(() => {
+    invert();
+    redraw();
+  }, view.signal);
   onZoom(view.root, (zoom) => current && scaleFonts(current, zoom), view.signal);
   view.signal.addEventListener("abort", () => pending.then(() => current?.remove()));
   return redraw();

@@ -45,6 +45,9 @@ export function logTicks([start, end]) {
   return ticks;
 }
 
+const LETTER_PX = 7.5; // of a title, in bold type of 12 px
+const AXIS_PX = 80; // beside it
+
 const TITLES = { time: "Latency over time", spread: "Distribution", curve: "Percentiles" };
 
 // What a title says of maxima above the scale.
@@ -124,6 +127,7 @@ export class LatencyDraw {
     const { distribution: now, distributionBefore: before } = this.#data;
     this.#histogram(now, before);
     this.#curve(now, before);
+    for (const name of ["spread", "curve"]) this.#title(name); // the figure's width may have changed
   }
   #histogram(now, before) {
     const bins = now?.bins ?? { left: [], right: [], top: [], count: [] };
@@ -153,9 +157,22 @@ export class LatencyDraw {
   }
   #title(name, more = "") {
     const { run } = this.#data;
-    const text = TITLES[name] + (run ? `: ${run.label}, ${more || run.words}` : "");
-    const { title } = this.#model(name);
-    if (title.text !== text) title.text = text;
+    if (!run) return this.#setTitle(name, TITLES[name]);
+    const title = `${TITLES[name]}: ${run.label}`;
+    this.#setTitle(
+      name,
+      `${title}, ${more || run.words}`,
+      ...(more ? [`${run.label}, ${more}`] : []),
+      title,
+      run.label,
+    );
+  }
+  // Sets the first of the titles that fits, or the last.
+  #setTitle(name, ...titles) {
+    const figure = this.#model(name);
+    const width = this.#figures.views.get(figure)?.el.clientWidth || Infinity; // 0: hidden
+    const text = titles.find(({ length }) => length * LETTER_PX <= width - AXIS_PX) ?? titles.at(-1);
+    if (figure.title.text !== text) figure.title.text = text;
   }
   #legend(name, large) {
     const { run, before, nowName, beforeName } = this.#data;
@@ -197,7 +214,9 @@ export class LatencyDraw {
     this.#sizeAxis([...rows, ...earlier]);
     const times = ["low", "high", "p99", "floor"].map((name) => us(rows, name));
     this.#setLog("sizes", "y", logRange(chained(...times, us(earlier, "p50"))));
-    this.#model("sizes").title.text = `Latency over sizes${sweep ? `: ${sweep.label}, ${sweep.words}` : ""}`;
+    const title = "Latency over sizes";
+    const { label, words } = sweep ?? {};
+    this.#setTitle("sizes", ...(sweep ? [`${title}: ${label}, ${words}`, `${title}: ${label}`, label] : [title]));
     const legend = this.#model("sizes_legend");
     for (const item of legend.items)
       item.visible = item.name === "before:" ? Boolean(before) : rows.some((row) => item.name !== "floor" || row.floor);

@@ -94,7 +94,7 @@ class LiveMeasurement:
         with self.lock:
             if not self._closed and self.error is not None:  # it was not started meanwhile
                 self.error = None
-                self.switch(self.setting)
+                self.switch(self.setting, restarted=True)
 
     def _show_error(self, error: Exception) -> None:
         self.error = explain(error, self.session)
@@ -111,8 +111,13 @@ class LiveMeasurement:
                 self.setting = setting
                 self._changed()
 
-    def switch(self, setting: Setting) -> None:
-        """Measure with this setting. On an error, the measurement before continues."""
+    def switch(self, setting: Setting, *, restarted: bool = False) -> None:
+        """Measure with this setting. On an error, the measurement before continues.
+
+        Args:
+            setting: The setting.
+            restarted: The run continues with another DPU in place of a lost one.
+        """
         if self.measuring and setting == self.setting:
             return
         measurement, refused = self._measurement, None
@@ -122,7 +127,7 @@ class LiveMeasurement:
             monitor = measurement.open(setting)
         self.end_task()
         measurement.free_outgrown()
-        self._samples.begin(RunConfig.of(monitor))
+        self._samples.begin(RunConfig.of(monitor), restarted=restarted)
         self.setting = self.setting if refused else setting
         self.error, self.monitor, self._lost = None, monitor, False
         self._task = scheduler.start(

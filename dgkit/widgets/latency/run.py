@@ -95,15 +95,18 @@ class Run:
     key: str = ""
     kept: str = ""
     recalled: bool = False
+    _lost: str = ""  # where samples were taken before a DPU was lost
 
     def finish(self) -> None:
         """End the run: set its key and its time; it gets no more samples."""
         self.key = uuid.uuid4().hex[:12]
         self.kept = datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
 
-    def resume(self) -> None:
+    def resume(self, config: RunConfig) -> None:
         """Continue with a new monitor, which numbers its blocks from 0; add a gap."""
-        self._next = 0
+        if config.where != self.config.where:
+            self._lost += f", and {self.config.where} before a restart"
+        self.config, self._next = config, 0
         self.history.gap()
 
     def continue_from(self, earlier: Run) -> None:
@@ -160,7 +163,7 @@ class Run:
         return kind(
             percentiles=percentiles, histogram=histogram, size=config.size, op=config.op,
             provider=config.provider, path=config.path, floor_ns=(), machine=config.machine,
-            spinning=config.spinning, where=f"{config.where}; {about}{lost}",
+            spinning=config.spinning, where=f"{config.where}{self._lost}; {about}{lost}",
             **dict(config.posted),
         )  # fmt: skip
 

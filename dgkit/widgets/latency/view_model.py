@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import wraps
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
@@ -56,12 +57,19 @@ class ViewModel:
         self._sent, self._distribution_at = (0, 0), 0.0
 
     @_locked
-    def begin(self, config: RunConfig) -> None:
-        """Resume the run if its configuration is the same, else start a new one."""
-        if self.run is None or self.run.config != config:
+    def begin(self, config: RunConfig, *, restarted: bool = False) -> None:
+        """Resume the run if its configuration is the same, else start a new one.
+
+        Args:
+            config: The configuration.
+            restarted: The DPU of the run was lost: `where` names another process.
+        """
+        run = self.run
+        where = config.where if run is None or restarted else run.config.where
+        if run is None or replace(run.config, where=where) != config:
             self.run = self._new(config)
         else:
-            self.run.resume()
+            run.resume(config)
 
     def _new(self, config: RunConfig, after: Run | None = None) -> Run:
         self._runs += 1
