@@ -108,6 +108,9 @@ struct nic_box {
 	struct nic_message messages[NIC_WINDOW];
 };
 
+_Static_assert(sizeof(struct nic_public_key) == 808 && sizeof(struct nic_box) == 37312,
+	       "tests/safety/fuzz_nic_peers.py writes to both");
+
 /* The alignment is the layout's, not the system's page size: all of it is mapped at once. */
 struct nic_table {
 	uint64_t magic;

@@ -37,6 +37,79 @@ int main(int argc, char **argv)
 }
 """
 
+# Sends lists of 30 segments to a shared receive queue, while its CQ gets another size, until it has
+# no receive; then to a peer that is not connected. Prints statuses, vendor's errors and events.
+RETRIES = """
+import pyverbs.enums as e
+from pyverbs.addr import AHAttr, GlobalRoute
+from pyverbs.cq import CQ
+from pyverbs.device import Context
+from pyverbs.mr import MR
+from pyverbs.pd import PD
+from pyverbs.qp import QP, QPAttr, QPCap, QPInitAttr
+from pyverbs.srq import SRQ, SrqAttr, SrqInitAttr
+from pyverbs.wr import RecvWR, SGE, SendWR
+
+context = Context(name="mlx5_0")
+pd, cq = PD(context), CQ(context, 15)
+region = MR(pd, 8192, e.IBV_ACCESS_LOCAL_WRITE)
+region.write("".join(chr(65 + i) * 7 for i in range(30)), 210)
+most = context.query_device().max_sge
+srq = SRQ(pd, SrqInitAttr(SrqAttr(max_wr=4, max_sge=most)))
+
+def connect(near, far):
+    attributes = QPAttr(port_num=1)
+    attributes.path_mtu, attributes.dest_qp_num = e.IBV_MTU_1024, far.qp_num
+    attributes.min_rnr_timer, attributes.rnr_retry = 12, 3
+    attributes.timeout, attributes.retry_cnt = 10, 1
+    route = GlobalRoute(dgid=context.query_gid(1, 0), sgid_index=0)
+    attributes.ah_attr = AHAttr(port_num=1, is_global=1, gr=route)
+    near.to_rts(attributes)
+
+def send(queue, count):
+    segments = [SGE(region.buf + 7 * i, 5, region.lkey) for i in range(most)]
+    queue.post_send(SendWR(num_sge=most, sg=segments, send_flags=e.IBV_SEND_SIGNALED))
+    found = []
+    while len(found) < count:
+        found += cq.poll(4)[1]
+    print(*((each.status, each.status and hex(each.vendor_err)) for each in found))
+
+def event():
+    found = context.get_async_event()
+    print(found.event_type)
+    found.ack()
+
+a, b = (QP(pd, QPInitAttr(qp_type=e.IBV_QPT_RC, scq=cq, rcq=cq, srq=shared,
+                          cap=QPCap(4, 4, most, 1))) for shared in (None, srq))
+connect(a, b)
+connect(b, a)
+segments = [SGE(region.buf + 4096 + 20 * i, 3 + i, region.lkey) for i in range(most)]
+for _ in range(2):
+    srq.post_recv(RecvWR(num_sge=most, sg=segments))
+srq.modify(SrqAttr(srq_limit=2), e.IBV_SRQ_LIMIT)
+send(a, 2)
+event()
+cq.resize(63)
+send(a, 2)
+print(b"".join(region.read(3 + i, 4096 + 20 * i) for i in range(5)).decode())
+send(a, 1)
+b.modify(QPAttr(qp_state=e.IBV_QPS_ERR), e.IBV_QP_STATE)
+event()
+a, far = (QP(pd, QPInitAttr(qp_type=e.IBV_QPT_RC, scq=cq, rcq=cq, cap=QPCap(4, 4, most, 1)))
+          for _ in range(2))
+connect(a, far)
+send(a, 1)
+"""
+RETRIED = """\
+(0, 0) (0, 0)
+15
+(0, 0) (0, 0)
+AAAAABBBBBCCCCCDDDDDEEEEE
+(13, '0x87')
+16
+(12, '0x81')
+"""
+
 # Fills a receive queue; gives a region other rights and another domain while a connection uses it.
 PYVERBS = """
 import pyverbs.enums as e
@@ -151,6 +224,11 @@ def test_libfabric_finds_the_bytes_that_were_sent(home):
         outputs = [each.communicate(timeout=60)[0] for each in both]
     assert [each.returncode for each in both] == [0, 0], outputs
     assert "4k      20      =20" in outputs[1], outputs
+
+
+def test_pyverbs_sees_retries_lists_and_events(home):
+    done = cli.run(home, "mlx5", "run", "--", "/usr/bin/python3", "-c", RETRIES)
+    assert done.stdout == RETRIED, done.stderr
 
 
 def test_pyverbs_sees_keys_change(home):

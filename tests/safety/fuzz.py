@@ -5,8 +5,8 @@
 
 The C programs of tests/native/fuzz run under libFuzzer with AddressSanitizer and
 UndefinedBehaviorSanitizer; messages to an agent and files come from hypothesis, connections over
-TCP from fuzz_zmtp.py, ranks and agents of NCCL from fuzz_nccl.py, NICs from fuzz_nic_peers.py. Each
-fuzzer gets the same share of the time.
+TCP from fuzz_zmtp.py, ranks and agents of NCCL from fuzz_nccl.py, NICs from fuzz_nic_peers.py,
+commands to the software adapter from fuzz_mlx5.py. Each fuzzer gets the same share of the time.
 An input that fails is kept in .cache/fuzz and named.
 """
 
@@ -131,9 +131,16 @@ def nic_peers(seconds: float) -> str:
     return batches(fuzz_nic_peers.batch, seconds)
 
 
+def mlx5(seconds: float) -> str:
+    """Give the software adapter damaged commands, as a program without libibverbs may."""
+    from safety import fuzz_mlx5
+
+    return batches(fuzz_mlx5.batch, seconds)
+
+
 PYTHON: dict[str, Callable[[float], str]] = {
     "messages": messages, "zmtp": zmtp, "keys": keys, "files": files, "nccl": nccl,
-    "nic_peers": nic_peers,
+    "nic_peers": nic_peers, "mlx5": mlx5,
 }  # fmt: skip
 C = ("descriptor", "share", "nic")
 

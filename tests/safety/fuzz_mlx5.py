@@ -1,0 +1,230 @@
+"""Commands of a program that does not use libibverbs, to the adapter of `dgkit mlx5 run`.
+
+Commands as libibverbs and libmlx5 give them, with some words changed: lengths, handles, addresses,
+unknown commands and attributes. Each is done, or refused with an error that the kernel has; the
+process lives, memory beside its buffers stays, and closing the device leaves no descriptor.
+"""
+
+import subprocess
+import sys
+import tempfile
+
+from support.processes import cli
+
+COMMANDS = r"""
+import ctypes, errno, fcntl, mmap, os, random, struct, sys
+
+libc = ctypes.CDLL(None, use_errno=True)
+chance = random.Random(int(sys.argv[1]))
+PAGE, SIZE = mmap.PAGESIZE, 1 << 20
+pages = mmap.mmap(-1, SIZE + 2 * PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+base = ctypes.addressof(ctypes.c_char.from_buffer(pages)) + PAGE
+for guard in base - PAGE, base + SIZE:
+    assert libc.mprotect(ctypes.c_void_p(guard), PAGE, 0) == 0
+command, response, RINGS = base, base + PAGE, range(base + 2 * PAGE, base + SIZE // 2, PAGE)
+KNOWN = "EINVAL ENOSPC EFAULT EOPNOTSUPP ENOENT EBUSY ENOMEM EMFILE ENOTTY"
+KNOWN += " ETIMEDOUT EPROTONOSUPPORT"
+KNOWN = {getattr(errno, name) for name in KNOWN.split()}
+BAD = [0, 8, 4096, base - 8, base - PAGE, base + SIZE - 4, base + SIZE, 1 << 47, 2**64 - 8]
+EDGES = 0, 2, 16, 64, 255, 4096, 32768, 1 << 22, 1 << 31
+NUMBERS = [n + d for n in EDGES for d in (-1, 0, 1) if n + d >= 0]
+NUMBERS += [2**32 - 1]
+handles, counts, done, made = {}, [], {}, {}
+
+
+def ring():
+    return chance.choice(RINGS)
+
+
+def handle(kind):
+    return chance.choice(handles.get(kind) or [0])
+
+
+def dest():
+    return bytes(24) + bytes([0, 0, 0, 0, 0, 0, 1, 1])
+
+
+# Number, what the response's first word names, and the body.
+def plain():
+    pd, cq = handle("pd"), handle("cq")
+    state = chance.choice([0, 1, 2, 3, 6])
+    mask = {0: 1, 1: 0x39, 2: 0x12A181, 3: 0x32E01 | 1 << 13, 6: 1}[state]
+    qp = handle("qp")
+    return chance.choice(
+        [
+            (1, 0, struct.pack("<Q", response)),
+            (2, 0, struct.pack("<QB7x", response, 1)),
+            (3, "pd", struct.pack("<Q", response)),
+            (4, 0, struct.pack("<I", pd)),
+            (5, "ah", struct.pack("<QQII20xB3x4xBBBx", response, 0, pd, 0, 0, 0, 1, 1)),
+            (8, 0, struct.pack("<I", handle("ah"))),
+            (9, "mr", struct.pack("<QQQQII", response, ring(), 512, base, pd, 7)),
+            (11, 0, struct.pack("<QIIQQQII", response, handle("mr"), 7, ring(), 64, base, pd, 1)),
+            (13, 0, struct.pack("<I", handle("mr"))),
+            (17, "channel", struct.pack("<Q", response)),
+            (
+                18,
+                "cq",
+                struct.pack("<QQIIiIQQII16x", response, 9, 15, 0, -1, 0, ring(), ring(), 64, 0),
+            ),
+            (19, 0, struct.pack("<QIIQQ", response, cq, 31, ring(), 64)),
+            (20, 0, struct.pack("<QII", response, cq, 0)),
+            (
+                24,
+                "qp",
+                struct.pack(
+                    "<QQ9IBBBxQQ4IIIQIIQ", response, 9, pd, cq, cq, handle("srq"), 4, 4, 1, 1, 0,
+                    0, chance.choice([2, 3, 4]), chance.choice([0, 0, 1]), ring(), ring(), 4,
+                    chance.choice([0, 4]), 4, 0, 0, 0, 0, 0, 0, 0,
+                ),
+            ),
+            (25, 0, struct.pack("<QII", response, qp, 0)),
+            (
+                26,
+                0,
+                dest() * 2
+                + struct.pack("<7IHH", qp, mask, 7, 0, 0, 1024 + qp, 7, 0, 0)
+                + bytes([state, 0, 3, 0, 0, 1, 1, 12, 1, 10, 1, 1, 0, 0, 0, 0]),
+            ),
+            (27, 0, struct.pack("<QII", response, qp, 0)),
+            (
+                32,
+                "srq",
+                struct.pack("<QQ4IQQ4I", response, 9, pd, 15, 1, 0, ring(), ring(), 0, 0, 0, 0),
+            ),
+            (33, 0, struct.pack("<4I", handle("srq"), 2, 0, 8)),
+            (34, 0, struct.pack("<QII", response, handle("srq"), 0)),
+            (35, 0, struct.pack("<QII", response, handle("srq"), 0)),
+        ]
+    )
+
+
+def value():
+    return chance.choice(
+        [chance.choice(NUMBERS), handle(chance.choice(["pd", "cq", "qp", "mr", "srq"]))]
+    )
+
+
+def change(body):
+    body = bytearray(body)
+    for _ in range(chance.choice([0, 0, 0, 1, 1, 2, 5])):
+        if len(body) >= 8 and chance.random() < 0.4:
+            struct.pack_into(
+                "<Q", body, 8 * chance.randrange(len(body) // 8), chance.choice([*BAD, ring()])
+            )
+        elif len(body) >= 4:
+            struct.pack_into("<I", body, 4 * chance.randrange(len(body) // 4), value())
+    return bytes(body)
+
+
+def call(function, *arguments):
+    rc = function(*map(ctypes.c_void_p, arguments))
+    key = errno.errorcode[ctypes.get_errno()] if rc < 0 else "ok"
+    done[key] = done.get(key, 0) + 1
+    if rc >= 0:
+        return True
+    assert ctypes.get_errno() in KNOWN, (errno.errorcode[ctypes.get_errno()], arguments)
+    return False
+
+
+def write(number, body, wrong=True, extended=False):
+    words, room = (8 + len(body)) // 4, 128
+    at, size = command, 8 + len(body)
+    if extended:
+        body = struct.pack("<QHHI", response, 0, 64, 0) + body
+        words, size, number = len(body[16:]) // 8, 8 + len(body), number | 1 << 31
+    if wrong:
+        words, room, size, number = (
+            new if chance.random() < 0.03 else old
+            for old, new in (
+                (words, value() & 0xFFFF),
+                (room, value() & 0xFFFF),
+                (size, chance.choice([0, 7, 8, 12, size + 4])),
+                (number, value() & 0x7F | chance.choice([0, 1 << 31, 1 << 24])),
+            )
+        )
+        at = chance.choice(BAD) if chance.random() < 0.02 else at
+    ctypes.memmove(command, struct.pack("<IHH", number, words, room) + body, 8 + len(body))
+    return call(libc.write, fd, at, size)
+
+
+def ioctl():
+    count = chance.randrange(6)
+    attributes = b"".join(
+        struct.pack(
+            "<HHHHQ", 0x1000 + chance.randrange(7), chance.choice([0, 4, 8, 16]), 0, 0,
+            chance.choice([*BAD, response]),
+        )
+        for _ in range(count)
+    )
+    header = struct.pack(
+        "<4HQII", 24 + 16 * count, chance.choice([0, 7, 0x1006, 0x1006, 0xFFFF]),
+        chance.choice([0, 0x1000, 0x1001]), count, 0, 0, 0,
+    )
+    body = header + attributes
+    if chance.random() < 0.5:
+        body = change(body)
+    ctypes.memmove(command, body, len(body))
+    request = chance.choice([0xC0181B01] * 9 + [0x5401])
+    call(libc.ioctl, fd, request, chance.choice([*BAD, *[command] * 20]))
+
+
+for _ in range(int(sys.argv[2])):
+    fd = os.open("/dev/infiniband/uverbs0", os.O_RDWR)
+    handles.clear()
+    assert write(0, struct.pack("<QIIIIBBHIQ", response, 16, 4, 0, 0, 1, 0, 0, 0, 3), wrong=False)
+    for _ in range(300):
+        if chance.random() < 0.1:
+            ioctl()
+            continue
+        number, kind, body = plain()
+        body = change(body)
+        extended = chance.random() < 0.1
+        ctypes.c_uint32.from_address(response).value = 0
+        if (
+            write(
+                number,
+                body.ljust(-len(body) % 8 + len(body), b"\0") if extended else body,
+                extended=extended,
+            )
+            and kind
+        ):
+            found = ctypes.c_uint32.from_address(response).value
+            handles.setdefault(kind, []).append(found)
+            made[kind] = made.get(kind, 0) + 1
+    assert write(3, struct.pack("<Q", response), wrong=False)
+    os.close(fd)
+    for name in os.listdir("/proc/self/fd"):  # channels: the program closes its ends
+        link = f"/proc/self/fd/{name}"
+        if (
+            os.path.lexists(link)
+            and os.readlink(link).startswith("pipe:")
+            and int(name) > 2
+            and fcntl.fcntl(int(name), fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY
+        ):
+            os.close(int(name))
+    counts.append(len(os.listdir("/proc/self/fd")))
+assert len(set(counts[1:])) <= 1, counts  # the first opening is also the NIC's
+print("done", done, made)
+"""
+
+
+def batch(seed: int, examples: int) -> None:
+    """Open the device `examples` / 10 times, and send 300 commands each time."""
+    with tempfile.TemporaryDirectory() as home:
+        program = [
+            "mlx5",
+            "run",
+            "--",
+            sys.executable,
+            "-c",
+            COMMANDS,
+            str(seed),
+            str(max(1, examples // 10)),
+        ]
+        done = subprocess.run(
+            cli.command(*program), env=cli.environment(home), capture_output=True, text=True,
+            check=False, timeout=300,
+        )  # fmt: skip
+    assert done.returncode == 0, f"{done.returncode}: {done.stderr}"
+    assert done.stdout.startswith("done"), done.stdout
