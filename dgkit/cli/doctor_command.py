@@ -66,12 +66,6 @@ _MAX_WIDTH = 100
     help="Print one screen of text for a forum or an issue, with pseudonyms.",
 )
 @click.option(
-    "--ask",
-    "asked",
-    is_flag=True,
-    help="Print what to send to those who may do what you may not: administrator, BMC, cluster.",
-)
-@click.option(
     "--symptom",
     default="",
     show_default=False,
@@ -159,8 +153,7 @@ def doctor(**options: Any) -> int:
     printed commands to run.
 
     `--explain` says what each check read, which facts follow, and why they give its verdict.
-    `--report` prints what a thread needs, with pseudonyms, on one screen. `--ask` prints a text for
-    each who has to act where you may not; it names this machine.
+    `--report` prints what a thread needs, with pseudonyms, on one screen.
 
     `--symptom TEXT` explains an error of NCCL, UCX, NVSHMEM, DeepEP, NIXL, perftest, CUDA, DOCA or
     the kernel. Exit code 1: a cause was found here; 6: none was, or the text is not known.
@@ -230,7 +223,6 @@ class _Options:
     verbose: bool
     explained: bool
     reported: bool
-    asked: bool
     symptom: str
     tries: bool
     program: str
@@ -269,12 +261,6 @@ def _run(options: _Options) -> int:
         return _explain_symptom(options)
     if options.reported:
         return _report(options)
-    if options.asked:
-        from ..doctor.format.pages import letters_page
-
-        diagnosis = _diagnose(options)
-        _print_page(letters_page, diagnosis)
-        return diagnosis.exit_code
     if options.explained:
         names = _names(options.checks)
         diagnosis = _diagnose(options)
@@ -395,7 +381,7 @@ def _diagnose(options: _Options, checks: tuple[str, ...] = ()) -> Diagnosis:
 def _check_form(options: _Options) -> None:
     """Refuse options that ask for different forms of the answer."""
     explained, reported = options.explained, options.reported
-    forms = {"--explain": explained, "--report": reported, "--ask": options.asked}
+    forms = {"--explain": explained, "--report": reported}
     forms |= {"--verbose": options.verbose, "--json": options.json_}
     if options.symptom:
         forms |= {"--symptom": True, "--json": False, "CHECK": bool(options.checks)}
@@ -412,13 +398,12 @@ def _check_form(options: _Options) -> None:
     elif options.svg:
         raise click.UsageError("--svg requires --nics")
     given = [name for name, wanted in forms.items() if wanted]
-    forms_of_their_own = (explained, reported, options.asked, options.symptom, options.tries)
+    forms_of_their_own = (explained, reported, options.symptom, options.tries)
     single = any((*forms_of_their_own, options.maps, options.pair, options.program))
     if len(given) > 1 and single:
         raise click.UsageError(f"{' and '.join(given)} exclude each other")
-    if (reported or options.asked) and options.checks:
-        form = "--report" if reported else "--ask"
-        raise click.UsageError(f"{form} is about the whole machine: omit {options.checks[0]}")
+    if reported and options.checks:
+        raise click.UsageError(f"--report is about the whole machine: omit {options.checks[0]}")
 
 
 def _names(checks: tuple[str, ...]) -> tuple[str, ...]:
