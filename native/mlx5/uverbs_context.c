@@ -58,6 +58,9 @@ int dg_mlx5_get_context(struct call *c)
 	const struct mlx5_ib_alloc_ucontext_req_v2 *q = (void *)c->driver;
 	if (c->context->async)
 		return -EINVAL;
+	/* As by an adapter without DEVX. libmlx5 asks again, and UCX then does not rely on it. */
+	if (q->flags & MLX5_IB_ALLOC_UCTX_DEVX)
+		return -EINVAL;
 	if (!(q->lib_caps & MLX5_LIB_CAP_DYN_UAR)) /* rdma-core 28 and later have it */
 		return -EOPNOTSUPP;
 	int rc = open_nic();
