@@ -230,6 +230,29 @@ TEST(the_log_s_backend_has_its_old_name)
 	OK(doca_log_create_standard_backend());
 }
 
+DOCA_LOG_REGISTER(WORKQ_TEST);
+
+TEST(a_file_gets_the_program_s_records)
+{
+	char text[512] = {0};
+	FILE *file = tmpfile();
+	struct doca_logger_backend *backend = NULL;
+
+#if SOFTDOCA_DOCA < 105
+	CHECK(!doca_log_create_file_backend(NULL));
+	backend = doca_log_create_file_backend(file);
+#else
+	BAD(doca_log_create_file_backend(NULL, &backend));
+	OK(doca_log_create_file_backend(file, &backend));
+#endif
+	CHECK(backend);
+	DOCA_LOG_INFO("a record");
+	rewind(file);
+	CHECK(fgets(text, sizeof(text), file));
+	CHECK(strstr(text, "[WORKQ_TEST]"));
+	CHECK(strstr(text, "a record"));
+}
+
 TEST(each_misuse_of_a_work_queue_has_its_documented_error)
 {
 	struct doca_dma_job_memcpy job = {.base = {.type = DOCA_DMA_JOB_MEMCPY}};

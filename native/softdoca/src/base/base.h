@@ -30,6 +30,8 @@ SOFTDOCA_INTERNAL void softdoca_log(uint32_t level, const char *func, const char
 /* Returns the text of this thread's last record at WARNING or worse, for language bindings that
  * raise it as an exception; "" if there is none. */
 SOFTDOCA_INTERNAL const char *softdoca_last_refusal(void);
+/* As doca_log_backend_create_with_file_sdk(), with the program's records, too. */
+SOFTDOCA_INTERNAL doca_error_t softdoca_log_to_file(FILE *file, struct doca_log_backend **backend);
 /* Logs the reason (WARNING) and evaluates to the error: return REFUSE(DOCA_ERROR_BAD_STATE, "the
  * context runs"); */
 #define REFUSE(error, ...) REFUSE_FOR(__func__, error, __VA_ARGS__)

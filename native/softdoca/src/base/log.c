@@ -26,6 +26,7 @@ struct doca_log_backend {
 	struct object o;
 	FILE *file;
 	_Atomic uint32_t level; /* limit: records with this or a lower number are written */
+	atomic_bool of_program; /* the program's records, too */
 	struct doca_log_backend *next;
 };
 
@@ -202,6 +203,10 @@ doca_error_t doca_log(uint32_t level, int source, const char *fname, int line, c
 	size_t n = format_record(text, &r, format, args);
 	va_end(args);
 	put(level >= DOCA_LOG_LEVEL_INFO ? stdout : stderr, text, n);
+	for (struct doca_log_backend *b = atomic_load_explicit(&sdk_backends, memory_order_acquire);
+	     b; b = b->next)
+		if (atomic_load_explicit(&b->of_program, memory_order_relaxed))
+			put(b->file, text, n);
 	errno = saved;
 	return DOCA_SUCCESS;
 }
@@ -230,6 +235,16 @@ doca_error_t doca_log_backend_create_with_file_sdk(FILE *fptr, struct doca_log_b
 		;
 	*backend = b;
 	return DOCA_SUCCESS;
+}
+
+/* The standard backend already writes the program's records to stdout and stderr. */
+doca_error_t softdoca_log_to_file(FILE *file, struct doca_log_backend **backend)
+{
+	doca_error_t error = doca_log_backend_create_with_file_sdk(file, backend);
+	if (!error)
+		atomic_store_explicit(&(*backend)->of_program, file != stdout && file != stderr,
+				      memory_order_relaxed);
+	return error;
 }
 
 doca_error_t doca_log_backend_create_with_fd_sdk(int fd, struct doca_log_backend **backend)

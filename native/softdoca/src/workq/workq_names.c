@@ -15,7 +15,17 @@ static __attribute__((constructor)) void print_records(void)
 	doca_log_backend_create_standard();
 }
 
+/* As 1.3: NULL on failure. */
+static struct doca_log_backend *log_to_file(FILE *file)
+{
+	struct doca_log_backend *backend;
+	return softdoca_log_to_file(file, &backend) ? NULL : backend;
+}
+
 RENAMED(doca_error_t, doca_log_create_standard_backend, (void), doca_log_backend_create_standard())
+RENAMED(doca_error_t, doca_log_create_file_backend, (FILE *fptr, struct doca_log_backend **backend),
+	softdoca_log_to_file(fptr, backend))
+RENAMED(struct doca_log_backend *, softdoca_1_3_log_create_file_backend, (FILE *fptr), log_to_file(fptr))
 RENAMED(const char *, doca_get_error_string, (doca_error_t error), doca_error_get_descr(error))
 RENAMED(const char *, doca_get_error_name, (doca_error_t error), doca_error_get_name(error))
 
