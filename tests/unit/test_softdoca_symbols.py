@@ -83,7 +83,11 @@ def test_no_file_is_a_link_since_a_wheel_would_make_it_a_copy():
     assert not [path for path in HOME.rglob("*") if path.is_symlink()]
 
 
-HEADERS = sorted(path.name for path in (HOME / "include").glob("doca_*.h"))
+HEADERS = sorted(
+    path.name
+    for path in (HOME / "include").glob("doca_*.h")
+    if not path.read_text().startswith("#error")  # of what softdoca does not have
+)
 
 
 @pytest.mark.parametrize("first", HEADERS)
