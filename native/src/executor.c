@@ -69,7 +69,7 @@ int dg_exec_stage(struct executor *x, const dg_wr *wr)
 	if (rc)
 		return refusal(rc, wr);
 	x->inline_able = x->inline_able && (op->flags & OP_PLAIN);
-	if (x->flights && !x->engine->dev->gpu)
+	if (x->flights)
 		op->flags &= (uint8_t)~OP_PLAIN; /* of the NIC: the program may unmap its memory */
 	x->staged_bytes += wr->size;
 	x->engine->wr[x->n_staged++].user = wr->user; /* everything else in it is in *op */

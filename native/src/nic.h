@@ -401,6 +401,9 @@ static inline int nic_wait(struct dg_nic_qp *qp, uint32_t what)
 
 /* nic_message.c */
 int dg_nic_two_sided(struct dg_nic_qp *qp, struct nic_entry *e);
+/* Ends a message that the receiver refuses: both sides get an error. */
+int dg_nic_refuse(struct dg_nic_qp *qp, struct nic_entry *e, uint32_t at_receiver, uint8_t here,
+		  const char *what, uint64_t value, uint64_t limit);
 
 /* nic_datagram.c */
 int dg_nic_datagram(struct dg_nic_qp *qp, struct nic_entry *e);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Datagrams. The sender copies the bytes into its outbox, and completes; the receiver's NIC copies them to a
  * receive of the queue pair that they are for. What nobody can take is dropped, as on a network. */
+#include "memory_fault.h"
 #include "nic.h"
 
 /* How long a datagram waits for room in the outbox. */
@@ -150,7 +151,8 @@ static bool scatter(struct dg_nic *n, const struct nic_segment *s, uint32_t coun
 		const uint64_t room = s[i].size - skip, part = room < size ? room : size;
 		if (!is_plain(e) || !(e->access & DG_ACCESS_WRITE) || !region_is_open(k->local.id))
 			return false;
-		memcpy(e->base + (s[i].address - k->address) + skip, from, part);
+		if (dg_copy_caught(e->base + (s[i].address - k->address) + skip, from, part, part))
+			return false;
 		at -= skip;
 		from += part;
 		size -= part;

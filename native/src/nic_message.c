@@ -77,8 +77,7 @@ static uint64_t load_receive(struct dg_nic_qp *qp, struct nic_receive *to)
 	return room;
 }
 
-/* A message that the receiver refuses: both sides get an error. */
-static int refuse(struct dg_nic_qp *qp, struct nic_entry *e, uint32_t at_receiver, uint8_t here,
+int dg_nic_refuse(struct dg_nic_qp *qp, struct nic_entry *e, uint32_t at_receiver, uint8_t here,
 		  const char *what, uint64_t value, uint64_t limit)
 {
 	e->message.syndrome = at_receiver;
@@ -101,10 +100,10 @@ static int send(struct dg_nic_qp *qp, struct nic_entry *e)
 			return rc;
 	}
 	if (to.syndrome)
-		return refuse(qp, e, to.syndrome, SYNDROME_REMOTE_OPERATION,
+		return dg_nic_refuse(qp, e, to.syndrome, SYNDROME_REMOTE_OPERATION,
 			      "receive of the peer, wrong, syndrome", to.syndrome, 0);
 	if (n->wqe.total > room)
-		return refuse(qp, e, SYNDROME_LOCAL_LENGTH, SYNDROME_REMOTE_REQUEST,
+		return dg_nic_refuse(qp, e, SYNDROME_LOCAL_LENGTH, SYNDROME_REMOTE_REQUEST,
 			      "bytes of the message, more than the receive has", n->wqe.total, room);
 	if (inline_message(qp, &e->message))
 		return EXECUTED;
@@ -113,7 +112,7 @@ static int send(struct dg_nic_qp *qp, struct nic_entry *e)
 		rc = dg_nic_move(qp, e, count, true);
 	/* The key of a receive has changed since it was published: the receiver's error, not the sender's. */
 	if (rc == FAILED && n->fault.syndrome == SYNDROME_REMOTE_ACCESS)
-		return refuse(qp, e, SYNDROME_LOCAL_PROTECTION, SYNDROME_REMOTE_OPERATION, n->fault.what,
+		return dg_nic_refuse(qp, e, SYNDROME_LOCAL_PROTECTION, SYNDROME_REMOTE_OPERATION, n->fault.what,
 			      n->fault.value, n->fault.limit);
 	return rc;
 }

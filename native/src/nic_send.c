@@ -127,6 +127,11 @@ static void complete(struct dg_nic_qp *qp, const struct nic_entry *e, uint8_t sy
 	dg_nic_cqe(qp, qp->c.send_cq, &cqe);
 }
 
+static bool is_send(const struct nic_entry *e)
+{
+	return e->opcode == WQE_SEND || e->opcode == WQE_SEND_IMM;
+}
+
 /* Takes the provider's completions, and completes entries in order. */
 static bool reap(struct dg_nic_qp *qp)
 {
@@ -138,7 +143,12 @@ static bool reap(struct dg_nic_qp *qp)
 		struct nic_entry *e = &qp->entries[number % EXEC_FLIGHTS];
 		if (qp->state == DG_NIC_ERROR && status == DG_OK)
 			status = DG_FLUSHED;
-		const uint8_t syndrome = dg_nic_syndrome(status);
+		uint8_t syndrome = dg_nic_syndrome(status);
+		if (syndrome == SYNDROME_REMOTE_ACCESS && is_send(e)) {
+			syndrome = SYNDROME_REMOTE_OPERATION;
+			dg_nic_refuse(qp, e, SYNDROME_LOCAL_PROTECTION, syndrome,
+				      "memory of the peer's receive, gone; status", (uint64_t)status, 0);
+		}
 		complete(qp, e, is_dropped(qp, e, syndrome) ? SYNDROME_NONE : syndrome);
 	}
 	return any;
@@ -305,9 +315,17 @@ static void fail_faulted(struct dg_nic_qp *qp, const void *at)
 	}
 	if (local)
 		nic_fault(n, SYNDROME_LOCAL_PROTECTION, "local memory, unmapped at", (uintptr_t)at, 0);
+	else if (is_send(&n->entry))
+		dg_nic_refuse(qp, &n->entry, SYNDROME_LOCAL_PROTECTION, SYNDROME_REMOTE_OPERATION,
+			      "memory of the peer's receive, unmapped at", (uintptr_t)at, 0);
 	else
 		nic_fault(n, SYNDROME_REMOTE_ACCESS, "remote memory, unmapped at", (uintptr_t)at, 0);
-	fail_entry(qp, &n->entry);
+	if (!is_dropped(qp, &n->entry, n->fault.syndrome)) {
+		fail_entry(qp, &n->entry);
+		return;
+	}
+	qp->taken += n->entry.blocks;
+	complete(qp, &n->entry, SYNDROME_NONE);
 }
 
 /* Looks at the doorbell again before it ends, as an entry that comes meanwhile need not pay for a

@@ -825,6 +825,42 @@ TEST(memory_that_was_unmapped_ends_its_entry)
 	}
 }
 
+/* The receive's error, of which the sender's queue pair learns only over RC. */
+static void message_into_unmapped_memory(uint32_t transport, uint32_t size)
+{
+	const uintptr_t half = 1 << 20;
+	uint8_t *from = pages(half), *to = pages(2 * half);
+	uint32_t lkey, rkey;
+	struct pair p;
+
+	pair_open(&p, DG_NIC_PROXY);
+	if (transport != DG_NIC_RC)
+		use_transport(&p, transport);
+	CHECK_EQ(dg_nic_key_open(p.nic, registered(p.dev, from, half, RW), 0, 7, ALL_ACCESS, &lkey), 0);
+	CHECK_EQ(dg_nic_key_open(p.nic, registered(p.dev, to, 2 * half, RW), 0, 7, ALL_ACCESS, &rkey), 0);
+	CHECK_EQ(munmap(to + half, half), 0);
+	put_receive(&p.b, (uint8_t *)half - 32, rkey, half);
+	put_send(&p.a, WQE_SEND, 0, lkey, size);
+	ring(&p.a);
+	if (transport == DG_NIC_UC)
+		check_done(&p.a, 0);
+	else
+		CHECK_EQ(wait_cqe(&p.a).syndrome, SYNDROME_REMOTE_OPERATION);
+	if (transport == DG_NIC_RC)
+		CHECK_EQ(wait_receive(&p.b).syndrome, SYNDROME_LOCAL_PROTECTION);
+	pair_close(&p);
+	munmap(from, half);
+	munmap(to, half);
+}
+
+TEST(a_message_into_unmapped_memory_is_the_receivers_error)
+{
+	for (uint32_t size = 5000; size <= 500000; size *= 100) { /* the larger by the provider's thread */
+		message_into_unmapped_memory(DG_NIC_RC, size);
+		message_into_unmapped_memory(DG_NIC_UC, size);
+	}
+}
+
 static void leave(int signal_number)
 {
 	_exit(signal_number == SIGSEGV ? 3 : 4);
@@ -1200,6 +1236,27 @@ TEST(datagrams_arrive_with_a_header_or_are_dropped)
 	CHECK_EQ(wait_cqe(&a).opcode, CQE_REQUEST);
 	put_datagram(&p, &a, b.qpn, Q_KEY, DG_NIC_MTU + 1);
 	CHECK_EQ(wait_cqe(&a).syndrome, SYNDROME_LOCAL_LENGTH);
+	program_close(&a);
+	program_close(&b);
+	pair_close(&p);
+}
+
+TEST(a_datagram_into_unmapped_memory_ends_its_receiver)
+{
+	uint8_t *to = pages(SIZE);
+	struct pair p;
+	struct program a, b;
+	uint32_t key;
+
+	pair_open(&p, DG_NIC_PROXY);
+	CHECK_EQ(dg_nic_key_open(p.nic, registered(p.dev, to, SIZE, RW), 0, 7, ALL_ACCESS, &key), 0);
+	open_datagrams(&p, &a);
+	open_datagrams(&p, &b);
+	CHECK_EQ(munmap(to, SIZE), 0);
+	put_receive(&b, NULL, key, 200);
+	put_datagram(&p, &a, b.qpn, Q_KEY, 100);
+	CHECK_EQ(wait_receive(&b).syndrome, SYNDROME_LOCAL_PROTECTION);
+	CHECK_EQ(wait_cqe(&a).opcode, CQE_REQUEST);
 	program_close(&a);
 	program_close(&b);
 	pair_close(&p);

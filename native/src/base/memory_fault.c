@@ -2,6 +2,7 @@
 /* The handlers of SIGSEGV and SIGBUS: see memory_fault.h. */
 #include "memory_fault.h"
 
+#include <dlfcn.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -48,7 +49,11 @@ static void install(void)
 {
 	/* NODEFER: the handler is left by a jump. ONSTACK: the handlers before may rely on it. */
 	struct sigaction a = {.sa_sigaction = handle, .sa_flags = SA_SIGINFO | SA_NODEFER | SA_ONSTACK};
+	Dl_info self;
 
+	/* The handlers stay, so this library must, too. */
+	if (dladdr(before, &self) && self.dli_fname)
+		dlopen(self.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
 	sigemptyset(&a.sa_mask);
 	sigaction(SIGSEGV, NULL, &before[0]);
 	sigaction(SIGBUS, NULL, &before[1]);
@@ -63,16 +68,18 @@ void dg_memory_fault_open(void)
 	pthread_once(&once, install);
 }
 
-const void *dg_copy_caught(void *dst, const void *src, uint64_t n)
+const void *dg_copy_caught(void *dst, const void *src, uint64_t n, uint64_t all)
 {
-	struct memory_fault f = {.at = NULL};
+	struct memory_fault f = {.at = NULL}, *const outer = dg_memory_fault;
 
-	if (MEMORY_FAULT_CATCH(&f))
+	if (MEMORY_FAULT_CATCH(&f)) {
+		dg_memory_fault = outer;
 		return f.at;
-	if (n >= DG_LARGE)
+	}
+	if (all >= DG_LARGE)
 		dg_copy_large(dst, src, n);
 	else
 		dg_copy(dst, src, n);
-	dg_memory_fault_release();
+	dg_memory_fault = outer;
 	return NULL;
 }

@@ -40,7 +40,7 @@ static inline void dg_memory_fault_release(void)
 	dg_memory_fault = NULL;
 }
 
-/* Copies n bytes. Returns NULL, or the address where the copy faulted. */
-const void *dg_copy_caught(void *dst, const void *src, uint64_t n);
+/* Copies n bytes, of a copy of `all`. Returns NULL, or the address where the copy faulted. */
+const void *dg_copy_caught(void *dst, const void *src, uint64_t n, uint64_t all);
 
 #endif

@@ -39,7 +39,7 @@ static int copy_guarded(const struct dg_op *op, char *d, const char *s, uint64_t
 {
 	bool local = region_entry_at(op->local)->may_fault;
 	if (!local && !region_entry_at(op->remote)->may_fault) { /* of the software NIC */
-		const void *at = dg_copy_caught(d, s, n);
+		const void *at = dg_copy_caught(d, s, n, op->size);
 		const char *mine = op->opcode == DG_WRITE ? s : d;
 		if (!at)
 			return DG_OK;

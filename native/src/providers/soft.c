@@ -122,6 +122,15 @@ static void flush_and_detach(struct engine *e, struct dg_pipe *p)
 	atomic_store_explicit(&p->detached, 1, memory_order_release);
 }
 
+/* Whether another process may make the copy. */
+static bool waits(const struct dg_op *op)
+{
+	const struct dg_region_entry *local = region_entry_at(op->local);
+	const struct dg_region_entry *remote = region_entry_at(op->remote);
+	return !(op->flags & (OP_PLAIN | OP_ATOMIC)) &&
+	       (local->method | local->may_fault | remote->method | remote->may_fault);
+}
+
 static bool serve(struct engine *e, struct dg_pipe *p)
 {
 	struct group g = {.gates.pass = gate_leave};
@@ -136,8 +145,7 @@ static bool serve(struct engine *e, struct dg_pipe *p)
 	for (uint32_t n = 0; n < GROUP_OPS && bytes < GROUP_BYTES && op; n++) {
 		/* A copy by another process may wait for that process, so check for a detach after
 		 * each one. */
-		uint64_t size = op->flags & (OP_PLAIN | OP_ATOMIC) ? op->size * op->rows
-								   : GROUP_BYTES + 1;
+		uint64_t size = waits(op) ? GROUP_BYTES + 1 : op->size * op->rows;
 		/* A long copy must not delay the stamps of the operations before it. */
 		if (g.n && (size > GROUP_BYTES - bytes || (op->flags & OP_GROUP)))
 			break;

@@ -567,7 +567,7 @@ static int copy_local(void *to, const void *from, uint64_t n, bool may_fault)
 {
 	if (may_fault)
 		return guarded_status(dg_copy_guarded(to, from, n), DG_LOCAL_ERROR);
-	return dg_copy_caught(to, from, n) ? DG_LOCAL_ERROR : DG_OK;
+	return dg_copy_caught(to, from, n, n) ? DG_LOCAL_ERROR : DG_OK;
 }
 
 int dg_importer_proxy_copy(struct dg_region_entry *remote, char *local, uint64_t offset, uint64_t n,
