@@ -30,9 +30,11 @@ class Asked:
     """Process that answers requests in JSON."""
 
     def __init__(self, *command: str) -> None:
-        self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
+        own = {key: value for key, value in os.environ.items() if key != "PYTHONPYCACHEPREFIX"}
+        self.process = subprocess.Popen(  # the distribution's .pyc files are beside their sources
+            command, env=own if command[0].startswith("/usr/bin/") else None,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
 
     def __call__(self, do: str, **arguments: Any) -> dict[str, Any]:
         """Send a request and return the reply."""

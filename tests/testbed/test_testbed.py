@@ -232,27 +232,6 @@ def test_the_dpu_guest_has_dgkit(bed):
     assert bed.run("dpu", ["dgkit", "--version"], timeout=60).stdout.startswith("dgkit ")
 
 
-@pytest.mark.parametrize(
-    ("exporter", "importer", "address", "turns"),
-    [("host", "dpu", HOST, ("export", "import")), ("dpu", "host", DPU, ("grant", "join"))],
-)
-def test_one_guest_moves_bytes_of_the_other_by_rdma(exporter, importer, address, turns, bed):
-    """By a connection of the connection manager, and by queue pairs that both connect by hand.
-
-    The Arm guest exports by the connection manager to the test that takes a link down below it.
-    """
-    with meanwhile(bed, exporter, [PROGRAM[exporter], turns[0], "7001"]):
-        passes(bed, importer, [PROGRAM[importer], turns[1], address, "7001"])
-
-
-def bar_part(guest, part):
-    """Return the command that runs a part of bar_pair.py, which the DPU guest has no file of."""
-    script = ROOT / "tests/testbed/bar_pair.py"
-    if guest == "host":
-        return [sys.executable, "-B", script, part]
-    return ["python3", "-c", script.read_text(), part]
-
-
 @contextlib.contextmanager
 def meanwhile(bed, guest, command):
     """A command runs in a guest during the `with` statement, and must succeed."""
@@ -270,30 +249,11 @@ def meanwhile(bed, guest, command):
     assert ended[0].returncode == 0, ended[0].stdout + ended[0].stderr
 
 
-def test_the_dpu_moves_bytes_of_the_hosts_memory_in_its_pci_bar(bed):
-    with meanwhile(bed, "host", bar_part("host", "host")):
-        passes(bed, "dpu", bar_part("dpu", "dpu"))
-
-
-def test_memory_in_the_bar_of_a_killed_process_is_lost_and_then_another_ones(bed):
-    with meanwhile(bed, "dpu", bar_part("dpu", "lost")):
-        killed = bed.run("host", bar_part("host", "killed"), timeout=NATIVE_S)
-        assert killed.returncode == 128 + signal.SIGKILL, killed.stderr
-        passes(bed, "host", bar_part("host", "next"))
-
-
 def with_kernels(program, command):
     """Return a command of the host guest that finds the kernels of a program compiled."""
     texts = (each.value for each in ast.walk(ast.parse(program)) if isinstance(each, ast.Constant))
     emulate(next(text for text in texts if "__global__" in str(text)))
     return ["env", f"XDG_CACHE_HOME={os.environ['XDG_CACHE_HOME']}", *command]
-
-
-def test_kernels_of_the_host_post_to_the_arm_cores(bed):
-    """What they wrote before is read by RDMA and by the BAR."""
-    program = (ROOT / "tests/testbed/bar_pair.py").read_text()
-    with meanwhile(bed, "host", with_kernels(program, bar_part("host", "posts"))):
-        passes(bed, "dpu", bar_part("dpu", "serves"))
 
 
 def code_of(notebook):
@@ -314,39 +274,6 @@ def test_a_pair_of_notebooks_runs_on_both_sides(names, bed):
         command = with_kernels(host, command)
     with meanwhile(bed, "host", command):
         passes(bed, "dpu", ["python3", "-c", dpu])
-
-
-def test_the_native_tests_of_the_bar_pass_on_arm(bed):
-    passes(bed, "dpu", "./test_bar")
-
-
-def test_a_device_and_a_session_work_on_the_host(bed):
-    script = ROOT / "tests/testbed/in_guest.py"
-    fake_cuda = f"LD_LIBRARY_PATH={NATIVE}/fake_cuda"
-    passes(bed, "host", ["env", fake_cuda, sys.executable, "-u", "-B", script], seconds=480)
-
-
-def test_doca_rdma_reaches_the_other_machine_and_notices_that_it_died(bed):
-    """The host guest's process kills itself at the end."""
-    passes(bed, "host", f"LD_LIBRARY_PATH={NATIVE}/fake_cuda {FAR_RDMA} alone")
-    with meanwhile(bed, "host", f"{FAR_RDMA} serve 7004; test $? -eq 137"):
-        passes(bed, "dpu", f"LD_LIBRARY_PATH=/run/share ./far_rdma join {HOST} 7004")
-
-
-def test_queue_pairs_are_connected_by_hand_to_pyverbs_and_to_another_process(bed):
-    script = ROOT / "tests/testbed/queue_pairs.py"
-    passes(bed, "host", [sys.executable, "-u", "-B", script], seconds=480)
-
-
-@pytest.mark.parametrize("program", ["test_verbs", "test_verbs_qp", *SUITE])
-def test_the_native_tests_pass_over_verbs_on_the_host(program, bed):
-    passes(bed, "host", f"{OVER_VERBS} {NATIVE}/{program}")
-
-
-# The suite runs on the host alone: of it, the Arm guest's far_pair above has atomic operations and
-# queue pairs by hand, and the stage aarch64 runs all of it over soft.
-def test_the_native_tests_pass_over_verbs_on_arm(bed):
-    passes(bed, "dpu", f"{OVER_VERBS} ./test_verbs")
 
 
 @pytest.mark.parametrize("guest", ["dpu", "host"])
@@ -383,7 +310,7 @@ def moves_bytes(session):
 
 
 def test_a_killed_agent_of_a_guest_ends_its_session_and_is_named(bed, session):
-    """The last test that uses the agents."""
+    """The last test that uses the agents: one that had a session goes on looking at its links."""
     region = session.empty(64)
     bed.run("host", ["kill", "-9", str(session.info["host"]["pid"])], check=True, timeout=60)
 
@@ -399,8 +326,83 @@ def test_a_killed_agent_of_a_guest_ends_its_session_and_is_named(bed, session):
     until(lost, "the session is lost", 30.0)
     with pytest.raises(TestbedError, match="the agent in the host guest ended"):
         until(lambda: bed.host == "", "the testbed knows it", 30.0)
-    assert inspect(bed.dpu)[0].role == "dpu"
+    other = inspect(bed.dpu)[0]
+    assert other.role == "dpu"
     session.close()
+    bed.run("dpu", ["kill", str(other.pid)], check=True, timeout=60)
+
+
+@pytest.mark.parametrize(
+    ("exporter", "importer", "address", "turns"),
+    [("host", "dpu", HOST, ("export", "import")), ("dpu", "host", DPU, ("grant", "join"))],
+)
+def test_one_guest_moves_bytes_of_the_other_by_rdma(exporter, importer, address, turns, bed):
+    """By a connection of the connection manager, and by queue pairs that both connect by hand.
+
+    The Arm guest exports by the connection manager to the test that takes a link down below it.
+    """
+    with meanwhile(bed, exporter, [PROGRAM[exporter], turns[0], "7001"]):
+        passes(bed, importer, [PROGRAM[importer], turns[1], address, "7001"])
+
+
+def bar_part(guest, part):
+    """Return the command that runs a part of bar_pair.py, which the DPU guest has no file of."""
+    script = ROOT / "tests/testbed/bar_pair.py"
+    if guest == "host":
+        return [sys.executable, "-B", script, part]
+    return ["python3", "-c", script.read_text(), part]
+
+
+def test_the_dpu_moves_bytes_of_the_hosts_memory_in_its_pci_bar(bed):
+    with meanwhile(bed, "host", bar_part("host", "host")):
+        passes(bed, "dpu", bar_part("dpu", "dpu"))
+
+
+def test_memory_in_the_bar_of_a_killed_process_is_lost_and_then_another_ones(bed):
+    with meanwhile(bed, "dpu", bar_part("dpu", "lost")):
+        killed = bed.run("host", bar_part("host", "killed"), timeout=NATIVE_S)
+        assert killed.returncode == 128 + signal.SIGKILL, killed.stderr
+        passes(bed, "host", bar_part("host", "next"))
+
+
+def test_kernels_of_the_host_post_to_the_arm_cores(bed):
+    """What they wrote before is read by RDMA and by the BAR."""
+    program = (ROOT / "tests/testbed/bar_pair.py").read_text()
+    with meanwhile(bed, "host", with_kernels(program, bar_part("host", "posts"))):
+        passes(bed, "dpu", bar_part("dpu", "serves"))
+
+
+def test_the_native_tests_of_the_bar_pass_on_arm(bed):
+    passes(bed, "dpu", "./test_bar")
+
+
+def test_a_device_and_a_session_work_on_the_host(bed):
+    script = ROOT / "tests/testbed/in_guest.py"
+    fake_cuda = f"LD_LIBRARY_PATH={NATIVE}/fake_cuda"
+    passes(bed, "host", ["env", fake_cuda, sys.executable, "-u", "-B", script], seconds=480)
+
+
+def test_doca_rdma_reaches_the_other_machine_and_notices_that_it_died(bed):
+    """The host guest's process kills itself at the end."""
+    passes(bed, "host", f"LD_LIBRARY_PATH={NATIVE}/fake_cuda {FAR_RDMA} alone")
+    with meanwhile(bed, "host", f"{FAR_RDMA} serve 7004; test $? -eq 137"):
+        passes(bed, "dpu", f"LD_LIBRARY_PATH=/run/share ./far_rdma join {HOST} 7004")
+
+
+def test_queue_pairs_are_connected_by_hand_to_pyverbs_and_to_another_process(bed):
+    script = ROOT / "tests/testbed/queue_pairs.py"
+    passes(bed, "host", [sys.executable, "-u", "-B", script], seconds=480)
+
+
+@pytest.mark.parametrize("program", ["test_verbs", "test_verbs_qp", *SUITE])
+def test_the_native_tests_pass_over_verbs_on_the_host(program, bed):
+    passes(bed, "host", f"{OVER_VERBS} {NATIVE}/{program}")
+
+
+# The suite runs on the host alone: of it, the Arm guest's far_pair above has atomic operations and
+# queue pairs by hand, and the stage aarch64 runs all of it over soft.
+def test_the_native_tests_pass_over_verbs_on_arm(bed):
+    passes(bed, "dpu", f"{OVER_VERBS} ./test_verbs")
 
 
 def test_a_device_without_a_link_is_named(bed):
