@@ -827,7 +827,7 @@ int dg_nic_key_change(dg_nic *n, uint32_t key, dg_region *r, uint64_t address, u
 int dg_nic_key_close(dg_nic *n, uint32_t key);
 int dg_nic_cq_open(dg_nic *n, const dg_nic_cq_config *cfg, dg_nic_cq **out);
 /* Goes on in another ring, as mlx5 does: the old one gets an entry with opcode 5, which counts. The new one has the
- * owner's initial CQEs. Errors: EINVAL for a wrong ring, or a collapsed CQ. */
+ * owner's initial CQEs. Errors: EINVAL for a wrong ring, one without room for what was not polled, or a collapsed CQ. */
 int dg_nic_cq_resize(dg_nic_cq *cq, void *ring, uint32_t entries);
 int dg_nic_cq_number(dg_nic_cq *cq, uint32_t *cqn);
 /* Starts again at the ring's first place, in its first lap. Errors: EBUSY while a queue pair that uses
@@ -838,6 +838,8 @@ int dg_nic_cq_close(dg_nic_cq *cq);
 int dg_nic_srq_open(dg_nic *n, const dg_nic_srq_config *cfg, dg_nic_srq **out);
 /* Asks for one event when there are fewer receives than this, now or later; 0: for none. */
 int dg_nic_srq_set_limit(dg_nic_srq *s, uint32_t limit);
+/* Returns the number that was asked for; 0 after its event. */
+uint32_t dg_nic_srq_limit(dg_nic_srq *s);
 /* Frees the queue. Errors: EBUSY while a queue pair uses it. */
 int dg_nic_srq_close(dg_nic_srq *s);
 /* Opens a queue pair in the state RESET. */

@@ -77,7 +77,9 @@ int dg_mlx5_query_srq(struct call *c)
 	struct ib_uverbs_query_srq_resp *r = (void *)c->out;
 	if (!s)
 		return -EINVAL;
-	*r = (struct ib_uverbs_query_srq_resp){.max_wr = s->max_wr, .max_sge = s->max_sge};
+	*r = (struct ib_uverbs_query_srq_resp){.max_wr = s->max_wr,
+						 .max_sge = s->max_sge,
+						 .srq_limit = dg_nic_srq_limit(s->nic_srq)};
 	c->out_size = sizeof *r;
 	return 0;
 }

@@ -153,6 +153,13 @@ int dg_nic_cq_resize(dg_nic_cq *cq, void *ring, uint32_t entries)
 	if (rc)
 		return rc;
 	dg_poller_lock(&cq->nic->poller);
+	const uint32_t seen = cq->record ? be32toh(atomic_load_explicit(&cq->record[0], memory_order_relaxed)) : 0;
+	const uint32_t unread = cq->record ? (uint32_t)(cq->produced - seen) & 0xffffff : 0;
+	if (unread >= entries) {
+		dg_poller_unlock(&cq->nic->poller);
+		return dg_fail(EINVAL, "a CQ with %u entries that were not polled cannot be resized to %u", unread,
+			       entries);
+	}
 	uint8_t *at = cq->ring + (((cq->produced & (cq->entries - 1)) + 1) << cq->shift) - 64;
 	/* Its owner finds this behind the CQEs that it has not polled, and copies those to the new ring. */
 	atomic_store_explicit((_Atomic uint64_t *)(at + 56),

@@ -77,6 +77,14 @@ int dg_nic_srq_set_limit(dg_nic_srq *s, uint32_t limit)
 	return 0;
 }
 
+uint32_t dg_nic_srq_limit(dg_nic_srq *s)
+{
+	dg_poller_lock(&s->nic->poller);
+	const uint32_t limit = s->r.limit;
+	dg_poller_unlock(&s->nic->poller);
+	return limit;
+}
+
 int dg_nic_srq_close(dg_nic_srq *s)
 {
 	struct dg_nic *n = s->nic;

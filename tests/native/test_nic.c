@@ -1119,6 +1119,7 @@ TEST(asynchronous_events_are_sent_once)
 		put_listed(&p, list, &record, n);
 	CHECK_EQ(dg_nic_srq_set_limit(srq, PLACES), -EINVAL);
 	CHECK_EQ(dg_nic_srq_set_limit(srq, 3), 0);
+	CHECK_EQ(dg_nic_srq_limit(srq), 3);
 	check_listed(&p, &from, &to, 0);
 	CHECK_EQ(read(fds[0], &e, sizeof e), -1);
 	check_listed(&p, &from, &to, 1);
@@ -1164,6 +1165,26 @@ TEST(a_cq_goes_on_in_another_ring)
 	check_done(&p.a, 1);
 	free(old);
 	pair_close(&p);
+}
+
+TEST(a_cq_is_not_made_smaller_than_what_was_not_polled)
+{
+	uint32_t record[2] = {htobe32(0xffffff - 9)}; /* ten behind the first CQE */
+	dg_device *dev = device_spinning(0);
+	dg_nic *nic;
+	dg_nic_cq *cq;
+	uint8_t *ring = cq_memory(64);
+
+	CHECK_EQ(dg_nic_open(dev, 0, &nic), 0);
+	const dg_nic_cq_config cfg = {.ring = ring, .entries = 64, .record = record};
+	CHECK_EQ(dg_nic_cq_open(nic, &cfg, &cq), 0);
+	CHECK_EQ(dg_nic_cq_resize(cq, ring, 8), -EINVAL);
+	CHECK_SAYS(dg_last_error(), "10 entries that were not polled");
+	CHECK_EQ(dg_nic_cq_resize(cq, ring, 16), 0);
+	CHECK_EQ(dg_nic_cq_close(cq), 0);
+	CHECK_EQ(dg_nic_close(nic), 0);
+	CHECK_EQ(dg_device_close(dev, PATIENCE), 0);
+	free(ring);
 }
 
 enum { Q_KEY = 0x11111111 };
