@@ -166,15 +166,16 @@ def close_replaced(_result: object = None) -> None:
         return
     cell, run = current_run()
     variables = list(current_shell().user_ns.items())
-    kept = _reached([each for name, each in variables if name[0] != "_" and name != "Out"])
-    del variables
+    bound = [each for name, each in variables if name[0] != "_" and name != "Out"]
+    kept, in_use = _reached(bound.copy()), _reached(bound, owners=True)
+    del variables, bound
     with _lock:
         own = _sessions.get(cell, weakref.WeakKeyDictionary[_Session, str]())
         replaced = [each for each, used in own.items() if used != run and id(each) not in kept]
         for session in replaced:
             del own[session]
             _earlier.discard(session)
-        others = {id(each) for each in _earlier} - kept
+        others = {id(each) for each in _earlier} - in_use
         _earlier.update(_opened)
         _opened.clear()
     for session in replaced:

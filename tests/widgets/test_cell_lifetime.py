@@ -169,14 +169,17 @@ def test_of_runs_of_cells_without_a_name_the_session_that_a_variable_has_is_left
     monkeypatch.setattr(cell_lifetime, "current_shell", lambda: shell)
     shell.user_ns["connect"] = dgkit.connect
     shell.run_cell("other = connect()", store_history=True)
+    shell.run_cell("r = connect().empty(64)\nr", store_history=True)
     for _ in range(3):
         shell.run_cell("s = connect()\ns", store_history=True)
         shell.run_cell("[s.empty(64)]", store_history=True)
-    left = [shell.user_ns[name].owned_pid for name in ("other", "s")]
+    region = shell.user_ns["r"]
+    left = [shell.user_ns[name].owned_pid for name in ("other", "s")] + [region.session.owned_pid]
     until(lambda: set(children()) - before == set(left), "the others have ended")
     assert shell.user_ns["_"][0].session is shell.user_ns["s"]
-    for name in ("other", "s"):
-        shell.user_ns[name].close()
+    assert region in shell.user_ns["Out"].values()  # which a variable has, too
+    for session in (shell.user_ns["other"], shell.user_ns["s"], region.session):
+        session.close()
 
 
 def test_a_session_stays_that_has_another_name_or_that_nothing_replaced(book, software_dpu):

@@ -8,6 +8,7 @@ import re
 import signal
 import sys
 import threading
+import time
 from types import SimpleNamespace
 
 import numpy as np
@@ -123,6 +124,17 @@ def test_show_me_leaves_a_running_monitor_and_states_what_it_measured_itself(ses
     assert plot.position()[0] == run
     assert 0 < stated <= plot.position()[1] - before
     plot.stop()
+
+
+def test_a_stop_while_show_me_allocates_lasts(session, view, monkeypatch):
+    board, empty, may = view(dashboard(session)), session.empty, threading.Event()
+    monkeypatch.setattr(session, "empty", lambda *args, **kw: may.wait(10) and empty(*args, **kw))
+    board.ask("show_me")
+    board.ask("stop")
+    time.sleep(0.05)  # the plot has stopped
+    may.set()
+    board.wait_for("sample", lambda fields: states(fields) == ["done"] * 4)
+    assert not board.panel.panels.plot.measuring
 
 
 def test_show_me_runs_while_a_cell_does(session, view, monkeypatch):

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 
 import pytest
 from support.jupyter.panels import PanelError
@@ -81,6 +82,22 @@ def test_a_running_plot_names_the_button_and_measures_again(own_session, view):
     assert panel.ask("hello")["error"] is None
     assert "before a restart" in panel.panel.report().where
     panel.panel.stop()
+
+
+@pytest.mark.parametrize(("call", "goes_on"), [("stop", False), ("clear", True)])
+def test_after_a_restart_a_plot_that_was_stopped_rests(own_session, view, call, goes_on):
+    panel = view(LatencyPlot(own_session, size=64))
+    panel.panel.start()
+    until(lambda: panel.ask("hello")["run"], "it measures")
+    kill_dpu(own_session)
+    until(lambda: panel.ask("hello")["error"], "the plot has noticed")
+    getattr(panel.panel, call)()
+    panel.ask("restart")
+    panel.wait_for("restarted")
+    if goes_on:
+        until(lambda: panel.panel._live.measuring, "it measures")
+    time.sleep(0.2)
+    assert panel.panel._live.measuring == goes_on
 
 
 def test_a_plot_that_has_not_noticed_the_loss_measures_again(own_session, view, occupied):

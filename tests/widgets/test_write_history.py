@@ -85,6 +85,23 @@ def test_the_budget_bounds_the_memory_and_the_ring_says_what_fell_out():
         history.at(3, 0, 1)
 
 
+def test_bytes_that_are_seen_keep_the_budget_of_a_region_that_is_not_known():
+    history = WriteHistory(1 << 20, 64_000)
+    for number in range(1, 46):
+        history.ended(write(number, 1000 * number, bytes(1000)))
+    for page in range(0, 1 << 20, 4096):
+        assert history.observe(page, bytes(4096), time.monotonic_ns() + 1)
+        assert history.cost <= 64_000
+
+
+def test_behind_a_write_that_is_too_large_to_keep_the_history_begins_again():
+    history = WriteHistory(bytes(1 << 20), 3 << 20)
+    history.ended(write(1, 0, b"kept"))
+    history.ended(Write(2, "DPU", 0, 4 << 20, None, 0, 0, 0))
+    assert history.first == history.last == 2
+    assert history.at(2, 0, 8).writers == [(8, UNKNOWN)]
+
+
 def test_bytes_objects_that_cover_the_region_are_not_copied():
     history = WriteHistory(bytes(100_000), 1 << 20)
     written = [bytes([number]) * 100_000 for number in range(50)]
@@ -121,6 +138,14 @@ def test_of_two_writes_at_the_same_time_the_bytes_tell_which_came_last():
     assert history.observe(0, b"111122\0\0", time.monotonic_ns() + 1)
     assert history.at(history.last, 0, 8).data == b"111122\0\0"
     assert history.write(history.last).number == 2
+
+
+def test_bytes_of_a_failed_write_to_a_region_that_is_not_known_are_that_writes():
+    history = WriteHistory(8, 1 << 20)
+    history.ended(Write(7, "host", 2, 4, None, 0, 0, 0))
+    history.observe(0, b"\0\0\1\1\0\0\2\0", time.monotonic_ns() + 1)
+    assert (history.last, history.write(1).number) == (1, 7)
+    assert history.at(0, 0, 8).writers == [(2, ""), (4, UNKNOWN), (2, "")]
 
 
 def test_a_change_in_the_bytes_of_a_failed_write_is_that_writes():

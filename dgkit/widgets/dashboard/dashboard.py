@@ -54,8 +54,8 @@ def dashboard(session: Session | None = None) -> Dashboard:
     """Open the dashboard of a session, or of a software DPU that it starts.
 
     Repeated calls return the same dashboard while its session is open, so a cell that runs twice
-    starts nothing again and loses no region. A dashboard of a given session is closed when its cell
-    runs again without requesting it.
+    loses no region; one that has its own DPU then measures again. A dashboard of a given session is
+    closed when its cell runs again without requesting it.
 
     Args:
         session: The session to show. If None, the dashboard starts a software DPU, and its
@@ -355,6 +355,8 @@ class Dashboard(SessionPanel):
     def stop(self) -> None:
         """Stop the plot's monitor without waiting; the plot keeps its samples."""
         self._starts_by_itself = False
+        if self._sample is not None:
+            self._sample.measures = False
         scheduler.start(self._then_update(self.panels.plot.stop), self.fail)
 
     def _then_update(self, call: Callable[[], None]) -> scheduler.Steps:

@@ -61,6 +61,7 @@ class SampleRun:
         self._changed, self._measured = changed, measured
         self._region: SessionRegion
         self._said, self._took_ns = "", 0.0
+        self.measures = True  # False: the user stopped the plot
         name = session_expression(session)
         self._steps = [
             _Step(
@@ -80,7 +81,7 @@ class SampleRun:
                 f"assert {name}.read(region, region.size) == image.tobytes()",
             ),
             _Step(
-                "plot", "Measure the latency for three seconds, in memory of the plot.",
+                "plot", "Measure the latency, as the plot does from now on, for three seconds.",
                 f"print({name}.latency(region, size=64))",
             ),
         ]  # fmt: skip
@@ -120,7 +121,8 @@ class SampleRun:
         empty = partial(self._session.empty, (_ROWS, _WIDTH), name="sample", replace=True)
         self._region = yield from in_background(empty)
         SessionModel.of(self._session).select(self._region.id)
-        yield from in_background(self._panels.plot.start)  # moves from the first second on
+        if self.measures:
+            yield from in_background(self._panels.plot.start)  # moves from the first second on
 
     def _write(self) -> scheduler.Steps:
         image, took = _image(), list[int]()

@@ -1,8 +1,9 @@
 """Bokeh plots drawn by Matplotlib: files for a paper, and the picture in a saved notebook.
 
-Bokeh itself exports SVG and PDF only through a browser, and leaves the fonts of its SVG to the
-reader; journals require fonts that are embedded. The glyphs drawn are those that dgkit and its
-tutorials use; a picture names the others, and a paper's file is refused with them.
+Bokeh itself exports SVG and PDF only through a browser. A PDF has its font embedded, as journals
+require; the text of an SVG stays text, in DejaVu Sans where the reader has it. The glyphs drawn are
+those that dgkit and its tutorials use; a picture names the others, and a paper's file is refused
+with them.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ def save_figure(
     figure: Model, path: str | os.PathLike[str], *, width: str | float = "column",
     height: float | None = None, caption: str = "",
 ) -> str:  # fmt: skip
-    """Save a Bokeh figure as a file for a paper, with legible embedded fonts.
+    """Save a Bokeh figure as a file for a paper, in the size of its print.
 
     Its title is not in the picture. It begins the caption, which is stored in the file's metadata
     and returned, for the text of the paper.

@@ -179,6 +179,7 @@ class WriteHistory:
 
     Attributes:
         lock: Held by each method; a caller that holds it sees no write meanwhile.
+        budget: Bytes of memory that it may occupy.
 
     Args:
         data: Bytes of the region as the history begins, at most half the budget, or its size.
@@ -187,7 +188,7 @@ class WriteHistory:
 
     def __init__(self, data: bytes | int, budget: int) -> None:
         self.first = 0
-        self._budget = budget
+        self.budget = budget
         known, self._size = (None, data) if isinstance(data, int) else (data, len(data))
         self._base = _Pieces(self._size, known)
         self._base_limit = len(known or b"") + max(budget // 4, _PIECE_COST)
@@ -211,6 +212,9 @@ class WriteHistory:
         """Record a write that has ended."""
         with self.lock:
             self._active_ns = max(self._active_ns, write.end_ns)
+            if write.size > self.budget:
+                self._begin_again()
+                return
             raced = False
             for other in reversed(list(self._writes)):
                 if other.end_ns < write.begin_ns:
@@ -223,6 +227,14 @@ class WriteHistory:
                 self._doubts.append(write)
             else:
                 self._add(write, write.data)
+
+    def _begin_again(self) -> None:
+        """Begin behind a write that is too large to keep, with no byte known."""
+        self.first = self.last + 1
+        self._writes.clear()
+        self._doubts.clear()
+        self._cost = 0
+        self._base = _Pieces(self._size, None)
 
     def observe(self, offset: int, data: bytes, since_ns: int, writer: str = OUTSIDE) -> bool:
         """Record the changes that bytes, as read now, show and that no transfer reported.
@@ -247,9 +259,10 @@ class WriteHistory:
                 for each, now in zip(pieces, seen, strict=True)
             ]
             for each, now in zip(pieces, seen, strict=True):
-                if each.writer == UNKNOWN:  # no write has changed them since `first`
-                    self._base.overwrite(each.start, now, "")
+                if each.writer == UNKNOWN:
+                    self._observe_unknown(each.start, now, writer)
             self._trim_base()
+            self._fit()
             for start, stop in _differences(b"".join(known), data):
                 self._add_found(offset + start, data[start:stop], writer)
             self._doubts = deque(
@@ -262,6 +275,24 @@ class WriteHistory:
             )
         return True
 
+    def _observe_unknown(self, offset: int, data: bytes, writer: str) -> None:
+        """Lay bytes of now under `first`, but those that a write of unknown bytes changed."""
+        parts = [(offset, offset + len(data))]
+        for doubt in self._doubts:
+            end = doubt.offset + doubt.size
+            for start, stop in parts:
+                low, high = max(start, doubt.offset), min(stop, end)
+                if low < high:
+                    self._add_found(low, data[low - offset : high - offset], writer)
+            parts = [
+                (low, high)
+                for start, stop in parts
+                for low, high in ((start, min(stop, doubt.offset)), (max(start, end), stop))
+                if low < high
+            ]
+        for start, stop in parts:
+            self._base.overwrite(start, data[start - offset : stop - offset], "")
+
     def _add_found(self, offset: int, data: bytes, writer: str) -> None:
         stop, number = offset + len(data), 0
         for doubt in self._doubts:
@@ -273,7 +304,10 @@ class WriteHistory:
     def _add(self, write: Write, data: bytes) -> None:
         self._writes.append(write)
         self._cost += len(data) + _WRITE_COST
-        while self._writes and (len(self._writes) > MAX_WRITES or self.cost > self._budget):
+        self._fit()
+
+    def _fit(self) -> None:
+        while self._writes and (len(self._writes) > MAX_WRITES or self.cost > self.budget):
             self._drop()
 
     def _remove(self, write: Write) -> None:
@@ -382,7 +416,7 @@ def record_writes(
             return
         ended = time.time_ns(), write.begin_ns, time.monotonic_ns()
         data = None
-        if not write.failed:
+        if not write.failed and write.size <= history.budget:
             with contextlib.suppress(DgkitError):  # for example, the DPU may only write the region
                 data = write.data
                 if data is None:

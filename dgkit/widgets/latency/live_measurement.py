@@ -87,13 +87,12 @@ class LiveMeasurement:
     def resume(self) -> None:
         """Measure again if the DPU was lost and another one was started in its place."""
         if self._lost and not self.session.lost:
-            self._lost = False
             scheduler.start(scheduler.in_background(self._measure_again), self._show_error)
 
     def _measure_again(self) -> None:
         with self.lock:
-            if not self._closed and self.error is not None:  # it was not started meanwhile
-                self.error = None
+            if self._lost and not self._closed:  # neither started nor stopped meanwhile
+                self.error, self._lost = None, False
                 self.switch(self.setting, restarted=True)
 
     def _show_error(self, error: Exception) -> None:
@@ -139,6 +138,7 @@ class LiveMeasurement:
 
     def stop(self) -> None:
         """Stop; the samples stay. Idempotent."""
+        self._lost = False
         self.end_task()
         self._changed()
 

@@ -235,7 +235,7 @@ def _damaged_frame(chance: random.Random) -> bytes:
 
 
 def _damaged(count: int, _: "subprocess.Popen[str]") -> dict[str, object]:
-    chance = random.Random(35)
+    chance = random.Random(int(os.environ.get("DGKIT_SEED", "35")))
     _set(_SIOCSIFMTU, INTERFACE, struct.pack("I", 9000))
     with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as s:
         s.settimeout(_WAIT)

@@ -99,7 +99,6 @@ PROGRAMS: dict[str, tuple[Callable[[], bool], str]] = {
         lambda: bool(shutil.which("make") and shutil.which("pkg-config")),
         "make pkg-config",
     ),
-    "curl": (lambda: bool(shutil.which("curl")), "curl"),
     "ping": (
         lambda: all(map(shutil.which, ("ping", "ip", "unshare"))),
         "iputils-ping iproute2 util-linux",
