@@ -33,11 +33,12 @@ def main(fd: int) -> int:
         if not request:  # the parent is already gone
             return 0
         start = decode_start(request)
+        waiting = [parent]  # for one answer, which it reads whatever comes behind it
         try:
             with _end_of(parent) as end:
-                ended = _serve(start, parent, end.fileno())
-        except Exception as exc:  # every error is reported to the parent
-            _send(parent, Started(endpoint="", failed=to_wire(exc, 0)))
+                ended = _serve(start, waiting, end.fileno())
+        except Exception as exc:  # every error until it is ready is reported to the parent
+            _answer(waiting, Started(endpoint="", failed=to_wire(exc, 0)))
             return 1
         sweep()  # also the parent's files, if it was killed
     if not ended:
@@ -45,11 +46,11 @@ def main(fd: int) -> int:
     return 0
 
 
-def _send(parent: socket.socket, started: Any) -> None:
+def _answer(waiting: list[socket.socket], started: Any) -> None:
     from ..wire.messages import encode
 
-    with contextlib.suppress(ConnectionError):  # the parent is gone
-        parent.sendall(encode(started))
+    with contextlib.suppress(IndexError, ConnectionError):  # it has its answer, or is gone
+        waiting.pop().sendall(encode(started))
 
 
 @contextlib.contextmanager
@@ -68,7 +69,7 @@ def _end_of(parent: socket.socket) -> Iterator[select.epoll]:
         yield end
 
 
-def _serve(start: Any, parent: socket.socket, end: int) -> bool:
+def _serve(start: Any, waiting: list[socket.socket], end: int) -> bool:
     from ..dma import FaultRule
     from ..types import Status
     from ..wire.messages import Started
@@ -83,7 +84,7 @@ def _serve(start: Any, parent: socket.socket, end: int) -> bool:
         rules=rules,
         max_memory=start.max_memory or None,
         max_client_memory=start.max_memory or default_memory(),  # there is one client
-        ready=lambda endpoint: _send(parent, Started(endpoint=endpoint, failed=None)),
+        ready=lambda endpoint: _answer(waiting, Started(endpoint=endpoint, failed=None)),
         watch_fd=end,
     )
 

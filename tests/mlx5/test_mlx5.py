@@ -21,7 +21,7 @@ from dgkit.errors import NativeError
 
 # Sends the kernel's commands by write(2), and prints what each of them returns.
 COMMANDS = """
-import ctypes, errno, os, struct
+import ctypes, errno, os, struct, sys
 
 fd = os.open("/dev/infiniband/uverbs0", os.O_RDWR)
 room = ctypes.create_string_buffer(512)
@@ -59,6 +59,7 @@ cq = struct.pack("<QQIIiIQQIBBHHHI", at, 0, 7, 0, -1, 0, 4096, at, 64, *[0] * 6)
 print("cq address", send(CREATE_CQ, cq))
 qp = struct.pack("<QQIIII5I4B", at, 0, pd, 99, 99, 0, 1, 1, 1, 1, 0, 0, 2, 0, 0)
 print("qp handles", send(CREATE_QP, qp + bytes(72)))
+sys.stdout.flush()
 pid = os.fork()
 if not pid:
     print("child", send(ALLOC_PD, struct.pack("<Q", at)), flush=True)

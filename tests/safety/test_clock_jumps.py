@@ -12,7 +12,7 @@ WAITS = (
     "safety/test_agent_stalls.py::test_an_import_that_waits_delays_that_of_no_other_region",
     "safety/test_agent_stalls.py::test_an_agent_that_works_for_longer_than_the_timeout_is_not_silent",
     "unit/test_session_monitor.py::test_a_stopped_agent_is_a_timeout_and_it_goes_on_when_it_does",
-    "unit/test_dma_await.py::test_a_lost_completion_ends_as_timed_out",
+    "unit/test_dma_fault.py::test_an_endless_delay_ends_as_timed_out",
 )
 
 

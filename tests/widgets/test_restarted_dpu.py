@@ -69,7 +69,7 @@ def test_the_hex_view_shows_the_same_region_and_its_history_goes_on(own_session,
 def test_a_running_plot_names_the_button_and_measures_again(own_session, view):
     panel = view(LatencyPlot(own_session, size=64))
     panel.panel.start()
-    until(lambda: panel.ask("hello")["run"], "it measures")
+    until(lambda: panel.panel.position()[1], "it measures")
     kill_dpu(own_session)
     error = until(lambda: panel.ask("hello")["error"], "the plot has noticed")
     assert error["restart"] == RESTART
