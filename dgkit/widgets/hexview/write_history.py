@@ -269,7 +269,9 @@ class WriteHistory:
                 (
                     doubt._replace(offset=start, size=stop - start)
                     for doubt in self._doubts
-                    for start, stop in _without(doubt, offset, offset + len(data))
+                    for start, stop in _without(
+                        doubt.offset, doubt.offset + doubt.size, offset, offset + len(data)
+                    )
                 ),
                 maxlen=self._doubts.maxlen,
             )
@@ -284,12 +286,7 @@ class WriteHistory:
                 low, high = max(start, doubt.offset), min(stop, end)
                 if low < high:
                     self._add_found(low, data[low - offset : high - offset], writer)
-            parts = [
-                (low, high)
-                for start, stop in parts
-                for low, high in ((start, min(stop, doubt.offset)), (max(start, end), stop))
-                if low < high
-            ]
+            parts = [rest for part in parts for rest in _without(*part, doubt.offset, end)]
         for start, stop in parts:
             self._base.overwrite(start, data[start - offset : stop - offset], "")
 
@@ -381,7 +378,7 @@ class WriteHistory:
                     rest.append((low, high))
                     continue
                 found.append(piece.part(first, last))
-                rest += [(a, b) for a, b in ((low, first), (last, high)) if a < b]
+                rest += _without(low, high, first, last)
             missing = rest
             if not missing:
                 break
@@ -445,8 +442,7 @@ def _differences(before: bytes, after: bytes) -> Iterator[tuple[int, int]]:
         yield start, len(after)
 
 
-def _without(write: Write, start: int, stop: int) -> list[tuple[int, int]]:
-    """Return the bytes of a write that are not in `start` to `stop`."""
-    end = write.offset + write.size
-    parts = ((write.offset, min(end, start)), (max(write.offset, stop), end))
-    return [(low, high) for low, high in parts if low < high]
+def _without(start: int, stop: int, low: int, high: int) -> list[tuple[int, int]]:
+    """Return the parts of `start` to `stop` that are not in `low` to `high`."""
+    parts = ((start, min(stop, low)), (max(start, high), stop))
+    return [(first, last) for first, last in parts if first < last]
