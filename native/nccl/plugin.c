@@ -394,6 +394,7 @@ static nccl_result rma_query_error(void *rma, bool *has_error)
 EXPORT struct rma_plugin_v16 ncclRmaPlugin_v16 = {
 	"dgkit",	    rma_init,	   rma_devices, rma_properties_of, rma_properties, rma_listen, rma_connect,
 	create_context_v14, register_v14, dmabuf_v14,  MIDDLE,		   TRANSFERS_V15,  LAST};
+extern EXPORT struct rma_plugin_v16 ncclRmaPlugin_v17 __attribute__((alias("ncclRmaPlugin_v16")));
 EXPORT struct rma_plugin_v15 ncclRmaPlugin_v15 = {START, TRANSFERS_V15, LAST, NULL};
 EXPORT struct rma_plugin_v14 ncclRmaPlugin_v14 = {START, rma_put, put_signal_v14, rma_get, LAST};
 EXPORT struct rma_plugin_v13 ncclRmaPlugin_v13 = {FIRST,      create_context_v13, register_v13,

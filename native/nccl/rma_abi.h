@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The binary interface between NCCL and an RMA plugin, versions 16 (NCCL 2.32 and later), 15 (2.31),
- * 14 (2.30.4) and 13 (2.30.3): the functions that NCCL takes from the symbols ncclRmaPlugin_v16 and so on.
- * They differ in few functions, so all are made of the same parts.
+ * The binary interface between NCCL and an RMA plugin, versions 17 (in NCCL's sources, in no
+ * release yet; equals 16), 16 (NCCL 2.32), 15 (2.31), 14 (2.30.4) and 13 (2.30.3): the functions that NCCL takes
+ * from the symbols ncclRmaPlugin_v16 and so on. They differ in few functions, so all are made of the same parts.
  */
 #ifndef DG_NCCL_RMA_ABI_H
 #define DG_NCCL_RMA_ABI_H

@@ -1,7 +1,7 @@
 """Runs NCCL's device API examples with dgkit as NCCL's RMA plugin.
 
     python tests/hardware/nccl_examples.py build NCCL FOLDER
-    python tests/hardware/nccl_examples.py run FOLDER [--plugin FILE] [--ranks 2,4] [--only NAME]
+    python tests/hardware/nccl_examples.py run FOLDER [--plugin FILE|none] [--ranks 2,4] [--only NAME]
                                                [--ranks-are threads] [--times N] [--statistics]
 
 `build` needs nvcc and NCCL's sources (2.30.4 or later), built with
@@ -59,11 +59,11 @@ def build(nccl: Path, folder: Path) -> int:
     return 0
 
 
-def environment(folder: Path, plugin: Path, ranks: int, ranks_are: str) -> dict[str, str]:
+def environment(folder: Path, plugin: str, ranks: int, ranks_are: str) -> dict[str, str]:
     """Return what the programs and NCCL need."""
     return os.environ | {
         "LD_LIBRARY_PATH": f"{folder.resolve()}:{os.environ.get('LD_LIBRARY_PATH', '')}",
-        "NCCL_RMA_PLUGIN": str(plugin.resolve()),
+        "NCCL_RMA_PLUGIN": plugin,
         "NCCL_GIN_TYPE": "2",
         "NCCL_MULTI_RANK_GPU_ENABLE": "1",
         "NCCL_DEBUG": "INFO",
@@ -95,7 +95,7 @@ def print_statistics(folder: str) -> None:
 
 
 def run_one(
-    folder: Path, plugin: Path, name: str, ranks: int, ranks_are: str, statistics: str
+    folder: Path, plugin: str, name: str, ranks: int, ranks_are: str, statistics: str
 ) -> bool:
     """Run an example; print how it ended, and its output if it did not pass.
 
@@ -134,7 +134,7 @@ def run_one(
     return passed
 
 
-def run(given: argparse.Namespace, plugin: Path) -> int:
+def run(given: argparse.Namespace, plugin: str) -> int:
     """Run each example with ranks as threads and as processes."""
     listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=True)
     gpus = len(listed.stdout.splitlines())
@@ -165,7 +165,7 @@ def main() -> int:
     builder.add_argument("folder", type=Path)
     runner = actions.add_parser("run")
     runner.add_argument("folder", type=Path)
-    runner.add_argument("--plugin", type=Path)
+    runner.add_argument("--plugin", help="of dgkit by default; none: NCCL's own, over sockets")
     runner.add_argument("--ranks", default="1,2")
     runner.add_argument("--ranks-are", default="processes,threads")
     runner.add_argument("--only", default=",".join((*EXAMPLES, ROUNDS, COMMS, KILLED, LATENCY)))
@@ -178,7 +178,9 @@ def main() -> int:
     if plugin is None:
         from dgkit.nccl import plugin_path
 
-        plugin = plugin_path()
+        plugin = str(plugin_path())
+    elif plugin != "none":
+        plugin = str(Path(plugin).resolve())
     return run(given, plugin)
 
 

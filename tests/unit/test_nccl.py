@@ -21,7 +21,7 @@ def test_env_names_a_plugin_of_all_interfaces(capsys):
     exports = dict(shlex.split(line)[1].split("=", 1) for line in lines if line[0] != "#")
     assert exports == nccl.environment()
     library = ctypes.CDLL(exports["NCCL_RMA_PLUGIN"])
-    for version in (16, 15, 14, 13):
+    for version in (17, 16, 15, 14, 13):
         plugin = ctypes.cast(
             getattr(library, f"ncclRmaPlugin_v{version}"), ctypes.POINTER(ctypes.c_char_p)
         )
