@@ -51,7 +51,7 @@ enum {
  * CQs or a context. */
 struct channel {
 	uint64_t inode; /* of the pipe: the descriptor may be another file's by now */
-	int write_fd;
+	int fd, write_fd;
 	uint32_t users;
 	bool is_async;
 };
@@ -125,6 +125,8 @@ struct channel *dg_mlx5_channel(int fd);
 /* Makes a channel, and returns its descriptor or a negative errno. */
 int dg_mlx5_channel_open(bool is_async);
 void dg_mlx5_channel_put(struct channel *c);
+/* Takes the unread events of an object out of the channel: it is destroyed, and sends no more. */
+void dg_mlx5_channel_drop(const struct channel *c, uint64_t event);
 /* The C library's close(2), for descriptors that are ours. */
 int dg_mlx5_close(int fd);
 

@@ -12,6 +12,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -117,9 +118,29 @@ int dg_mlx5_channel_open(bool is_async)
 		return rc;
 	}
 	fstat(fds[0], &s);
-	*c = (struct channel){.inode = s.st_ino, .write_fd = fds[1], .users = 1, .is_async = is_async};
+	*c = (struct channel){
+		.inode = s.st_ino, .fd = fds[0], .write_fd = fds[1], .users = 1, .is_async = is_async};
 	channels[fds[0]] = c;
 	return fds[0];
+}
+
+void dg_mlx5_channel_drop(const struct channel *c, uint64_t event)
+{
+	REAL(read);
+	struct ib_uverbs_async_event_desc e;
+	const ssize_t size = c->is_async ? sizeof e : sizeof e.element;
+	char path[32];
+	int left = 0;
+	if (dg_mlx5_channel(c->fd) != c || ioctl(c->fd, FIONREAD, &left) || !left)
+		return;
+	/* Opened once more, as the program's descriptor may block, and another thread may read meanwhile. */
+	snprintf(path, sizeof path, "/proc/self/fd/%d", c->fd);
+	const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	for (; fd >= 0 && left > 0 && real(fd, &e, (size_t)size) == size; left -= (int)size)
+		if (e.element != event && write(c->write_fd, &e, (size_t)size) != size)
+			break; /* the NIC has filled the pipe meanwhile: events are lost then anyway */
+	if (fd >= 0)
+		dg_mlx5_close(fd);
 }
 
 void dg_mlx5_channel_put(struct channel *c)
@@ -308,7 +329,7 @@ VISIBLE int ioctl(int fd, unsigned long request, ...)
 }
 
 /* Reads an event of a channel: the pipe has what the NIC wrote, the program gets its own handle of the object.
- * Events of objects that are destroyed are left out. */
+ * Events of objects that are destroyed meanwhile are left out. */
 VISIBLE ssize_t read(int fd, void *bytes, size_t size)
 {
 	REAL(read);

@@ -75,8 +75,10 @@ static int destroy_mr(struct mr *m)
 static int destroy_cq(struct cq *q)
 {
 	const int rc = dg_nic_cq_close(q->nic_cq);
-	if (!rc && q->channel)
+	if (!rc && q->channel) {
+		dg_mlx5_channel_drop(q->channel, q->o.event);
 		dg_mlx5_channel_put(q->channel);
+	}
 	return rc;
 }
 
@@ -111,9 +113,12 @@ int dg_mlx5_destroy(struct object *o)
 		       : o->kind == KIND_SRQ ? destroy_srq((struct srq *)o)
 		       : o->kind == KIND_QP  ? destroy_qp((struct qp *)o)
 					     : 0;
-	if (!rc)
-		dg_mlx5_remove(o);
-	return rc;
+	if (rc)
+		return rc;
+	if (o->kind >= KIND_CQ)
+		dg_mlx5_channel_drop(o->context->async, o->event);
+	dg_mlx5_remove(o);
+	return 0;
 }
 
 void dg_mlx5_destroy_all(const struct context *x)

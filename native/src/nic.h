@@ -188,7 +188,8 @@ struct dg_nic_qp {
 	/* The receive queue: `own`, or one that it shares. */
 	struct nic_receives own, *rq;
 	uint64_t posted, received; /* of its box: published; completed */
-	uint64_t ignored; /* the peer's `resets` whose messages are of an earlier connection, or UINT64_MAX */
+	/* The peer's `resets`: of an earlier connection, or UINT64_MAX; when messages were first exchanged. */
+	uint64_t ignored, met;
 	uint16_t places[NIC_WINDOW]; /* in the ring, of the receives in the box */
 	bool last_reached;	     /* DG_NIC_QP_LAST_RECEIVE was sent */
 	/* Of this pass. */
@@ -270,6 +271,14 @@ static inline void store_words(void *to, const void *from, uint32_t n)
 static inline bool is_shared(const struct nic_receives *rq)
 {
 	return rq->is_list || rq->sharers;
+}
+
+/* Whether the peer was not reset since the first message of this connection. */
+static inline bool is_same_connection(struct dg_nic_qp *qp, uint64_t resets)
+{
+	if (!qp->sent && !qp->received)
+		qp->met = resets;
+	return qp->met == resets;
 }
 
 static inline bool qp_flies(const struct dg_nic_qp *qp)

@@ -52,6 +52,15 @@ bool dg_nic_peer_ready(struct dg_nic_qp *qp, struct nic_fault *f)
 	    atomic_load_explicit(&b->peer_gid[0], memory_order_relaxed) != gid[0] ||
 	    atomic_load_explicit(&b->peer_gid[1], memory_order_relaxed) != gid[1])
 		return false;
+	const uint64_t resets = atomic_load_explicit(&b->resets, memory_order_relaxed);
+	*f = (struct nic_fault){SYNDROME_NONE, "state of the peer, not reset as this queue pair was", state,
+				DG_NIC_RTR};
+	if (resets == qp->ignored)
+		return false;
+	*f = (struct nic_fault){SYNDROME_RETRIES, "peer, reset and connected again, and this queue pair not",
+				qpn, 0};
+	if (!is_same_connection(qp, resets))
+		return false;
 	qp->far_pd = atomic_load_explicit(&b->pd, memory_order_relaxed);
 	qp->far_access = atomic_load_explicit(&b->access, memory_order_relaxed);
 	return true;

@@ -359,7 +359,8 @@ static int change(struct dg_nic_qp *qp, uint32_t to, const dg_nic_address *peer,
 		/* In this order: messages after a reset that comes in between are not ignored. The peer sends
 		 * none for this connection before it sees RTR. */
 		qp->ignored = atomic_load_explicit(&qp->far->resets, memory_order_acquire);
-		if (!atomic_load_explicit(&qp->far->delivered, memory_order_acquire))
+		if (!atomic_load_explicit(&qp->far->delivered, memory_order_acquire) &&
+		    !atomic_load_explicit(&qp->far->consumed, memory_order_acquire))
 			qp->ignored = UINT64_MAX;
 	}
 	if (to == DG_NIC_ERROR)

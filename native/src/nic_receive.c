@@ -149,8 +149,8 @@ static bool take_messages(struct dg_nic_qp *qp)
 	const uint64_t resets = atomic_load_explicit(&qp->far->resets, memory_order_acquire);
 	const uint64_t delivered = atomic_load_explicit(&qp->far->delivered, memory_order_acquire);
 	uint32_t n = 0;
-	/* Less: the peer was reset, and this queue pair was not. */
-	if (delivered <= qp->received || resets == qp->ignored || !is_peer(qp))
+	if (delivered <= qp->received || resets == qp->ignored || !is_peer(qp) ||
+	    !is_same_connection(qp, resets))
 		return false;
 	if (delivered > qp->posted) {
 		const struct nic_fault f = {SYNDROME_LOCAL_QP, "messages of the peer, more than receives",

@@ -85,6 +85,58 @@ qp handles EINVAL
 child EIO
 """
 
+# Two queue pairs fail by a doorbell that jumps; one of them is destroyed, and its CQ, before the
+# program has read their events.
+EVENTS = """
+import ctypes, os, select, struct
+
+fd = os.open("/dev/infiniband/uverbs0", os.O_RDWR)
+room = ctypes.create_string_buffer(512)
+at = ctypes.addressof(room)
+memory = ctypes.create_string_buffer(5 << 13)
+rings = ctypes.addressof(memory) + 4095 & ~4095
+GET_CONTEXT, ALLOC_PD, CREATE_CHANNEL, CREATE_CQ, DESTROY_CQ = 0, 3, 17, 18, 20
+CREATE_QP, MODIFY_QP, DESTROY_QP, INIT, RTR, RTS = 24, 26, 27, 1, 2, 3
+
+def send(command, body):
+    os.write(fd, struct.pack("<IHH", command, (8 + len(body)) // 4, 128) + body)
+    return struct.unpack_from("<I", room)[0]
+
+def modify(qp, state, mask):
+    numbers = qp, mask, *[0] * 7, state, *[0] * 7, 1, *[0] * 7
+    send(MODIFY_QP, bytes(64) + struct.pack("<7I2H16B", *numbers))
+
+def failed(number):
+    buffer = rings + (number << 13)
+    cq_record, qp_record = buffer + 4096, buffer + 4104
+    body = struct.pack("<QQIIiIQQII16x", at, number, 15, 0, channel, 0, buffer, cq_record, 64, 0)
+    cq = send(CREATE_CQ, body)
+    body = struct.pack("<QQ9I4B", at, number, pd, cq, cq, 0, 4, 0, 1, 1, 0, 0, 4, 0, 0)
+    body += struct.pack("<QQ6IQIIQ", buffer + 2048, qp_record, 4, *[0] * 9)
+    qp = send(CREATE_QP, body)
+    for state, mask in (INIT, 0x71), (RTR, 1), (RTS, 0x10001):
+        modify(qp, state, mask)
+    ctypes.c_uint32.from_address(cq_record + 4).value = 0  # armed
+    ctypes.c_uint16.from_address(qp_record + 6).value = 100 << 8
+    for readable in events, channel:
+        while not select.select([readable], [], [], 60)[0]:
+            raise TimeoutError(readable)
+    return cq, qp
+
+events = send(GET_CONTEXT, struct.pack("<QIIIIBBHIQ", at, 16, 4, 0, 0, 1, 0, 0, 0, 3))
+pd = send(ALLOC_PD, struct.pack("<Q", at))
+channel = send(CREATE_CHANNEL, struct.pack("<Q", at))
+first = failed(1)
+print(*[len(select.select([each], [], [], 0)[0]) for each in (events, channel)])
+send(DESTROY_QP, struct.pack("<QII", at, first[1], 0))
+send(DESTROY_CQ, struct.pack("<QII", at, first[0], 0))
+print(*[len(select.select([each], [], [], 0)[0]) for each in (events, channel)])
+second, third = failed(2), failed(3)
+send(DESTROY_QP, struct.pack("<QII", at, second[1], 0))
+send(DESTROY_CQ, struct.pack("<QII", at, second[0], 0))
+print(*[struct.unpack_from("<Q", os.read(each, 16))[0] for each in (events, channel)])
+"""
+
 # Registers whole pages, which become shared with the adapter's other processes, and lets a child
 # use them while they are registered, and after that while another thread runs.
 CHILDREN = """
@@ -322,6 +374,11 @@ def test_info_says_what_to_install(monkeypatch, capsys):
 def test_wrong_commands_get_the_errors_of_the_kernel(home):
     done = cli.run(home, "mlx5", "run", "--", sys.executable, "-c", COMMANDS)
     assert done.stdout == ANSWERS, done.stderr
+
+
+def test_a_destroyed_object_takes_its_unread_events_with_it(home):
+    done = cli.run(home, "mlx5", "run", "--", sys.executable, "-c", EVENTS)
+    assert done.stdout == "1 1\n0 0\n3 3\n", done.stderr
 
 
 def test_programs_find_the_adapter_in_sys(home):

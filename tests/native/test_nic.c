@@ -1701,6 +1701,34 @@ TEST(messages_of_an_earlier_connection_are_not_taken)
 	pair_close(&p);
 }
 
+/* As over a wire, where the sequence numbers of both sides no longer fit. */
+TEST(a_connection_of_which_one_side_alone_was_reset_ends)
+{
+	struct pair p;
+	const dg_nic_retries at_once = { .timeout = 1, .rnr_retries = 7 };
+
+	for (int sender_is_reset = 0; sender_is_reset < 2; sender_is_reset++) {
+		pair_open(&p, DG_NIC_PROXY);
+		struct program *const reset = sender_is_reset ? &p.a : &p.b;
+		const dg_nic_address other = address_of(sender_is_reset ? &p.b : &p.a);
+		put_receive(&p.b, p.theirs, p.rkey, 64);
+		put_send(&p.a, WQE_SEND, p.mine, p.lkey, 64);
+		ring(&p.a);
+		CHECK_EQ(wait_receive(&p.b).size, 64);
+		check_done(&p.a, 0);
+		CHECK_EQ(dg_nic_qp_modify(reset->qp, DG_NIC_RESET, NULL, 0), 0);
+		reset->next = reset->posted = 0;
+		ring(reset);
+		CHECK_EQ(dg_nic_qp_set_retries(p.a.qp, &at_once), 0);
+		program_connect(reset, &other);
+		put_receive(&p.b, p.theirs, p.rkey, 64);
+		put_send(&p.a, WQE_SEND, p.mine, p.lkey, 64);
+		ring(&p.a);
+		CHECK_EQ(wait_cqe(&p.a).syndrome, SYNDROME_RETRIES);
+		pair_close(&p);
+	}
+}
+
 TEST(parts_of_an_adapter_have_numbers_of_their_own)
 {
 	dg_device *dev = device_spinning(0);

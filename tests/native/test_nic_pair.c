@@ -601,7 +601,7 @@ static void unmapped_here(struct other *o, struct here *h, uint32_t opcode)
 		put_copy(&h->p, opcode, far_at(h, 8192), h->theirs.key, h->bytes + SIZE / 2 - 8,
 			 h->mine.key, 4096);
 		ring(&h->p);
-		CHECK(wait_cqe(&h->p).syndrome);
+		CHECK_EQ(wait_cqe(&h->p).syndrome, SYNDROME_LOCAL_PROTECTION);
 	}
 	finish(o, h);
 }

@@ -535,9 +535,10 @@ int dg_importer_vm_copy(struct dg_region_entry *remote, char *local, uint64_t ad
 	while (n) {
 		ssize_t got = vm_read(p, local, address, n);
 		if (got <= 0) {
-			if (got < 0 && errno == ESRCH)
-				return DG_PEER_LOST;
-			return may_fault ? DG_LOCAL_ERROR : DG_REMOTE_ACCESS_ERROR;
+			char byte;
+			if (errno != ESRCH && vm_read(p, &byte, address, 1) == 1)
+				return DG_LOCAL_ERROR;
+			return errno == ESRCH ? DG_PEER_LOST : DG_REMOTE_ACCESS_ERROR;
 		}
 		local += got, address += (uint64_t)got, n -= (uint64_t)got;
 	}
