@@ -40,7 +40,7 @@ from ..wire.messages import (
     encode,
     number_of,
 )
-from ..wire.sockets import readable
+from ..wire.sockets import POLLIN
 from ..wire.wakeup import Wakeup
 from .account import Allowance, check_user
 from .agent_limits import DroppedRoutes
@@ -194,7 +194,7 @@ class Agent:
             self._guard("handling connections", self._drop_disconnected)
         with contextlib.suppress(zmq.Again):
             for _ in range(_MAX_ROUNDS):
-                if not readable(router):
+                if not int(router.get(zmq.EVENTS)) & POLLIN:
                     break
                 for _ in range(_ROUND):
                     self._queue_request(router.recv(_LAST), router)
@@ -383,7 +383,7 @@ class Agent:
         the end of a connection before it closes the descriptor. Reading ZMQ_EVENTS has it look at
         that queue, which send() does once in a millisecond only.
         """
-        readable(self._listener.router)
+        self._listener.router.get(zmq.EVENTS)
         return not self._try_send(route, reply)
 
     def _serve(self, client: Client, body: bytes) -> None:

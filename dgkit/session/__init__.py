@@ -10,10 +10,9 @@ argument_checks.py    checks of the arguments
 session_region.py     SessionRegion
 region_factory.py     how regions are created; the open ones, and callbacks for their changes
 backend.py            Backend: the protocol of the two DPUs
-remote_dpu.py         backend where the DPU is an agent
+remote_dpu.py         backend where the DPU is an agent: requests, a chunk each
 local_dpu.py          backend where this process is the DPU
 session_transfer.py   SessionTransfer, TransferReport and EndedWrite
-remote_transfer.py    job whose chunks are moved by requests to an agent
 two_agents.py         backend where both sides are agents
 staging.py            memory that carries data between this process and the DPU
 session_reports.py    latency and bandwidth reports; memory to write to instead of a region

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ..schema import Moved
     from .session_region import SessionRegion
 
+_PATHS = [str(path) for path in Path]
 _OVER_WIRE = "between this process and the DPU by the control connection, without DMA"
 
 
@@ -46,7 +47,7 @@ class TransferReport:
     status = property(lambda _: Status.OK, doc="Always OK: a transfer that fails raises instead.")
     op = property(lambda self: Op(self._moved.op), doc="Operation of the last DMA.")
     path = property(
-        lambda self: str(Path(self._moved.path)), doc="Path of the last DMA: `inline` or `worker`."
+        lambda self: _PATHS[self._moved.path], doc="Path of the last DMA: `inline` or `worker`."
     )
     submit_ns = property(lambda self: self._moved.submit_ns, doc="Submission, in ns.")
     post_ns = property(lambda self: self._moved.post_ns, doc="Posting, in ns.")

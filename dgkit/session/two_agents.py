@@ -12,8 +12,7 @@ from ..sizes import STAGE_BYTES, STAGE_SLOTS
 from ..types import Access
 from ..wire.connection import Connection
 from ..wire.messages import Allocate, Allocated, Bye, Fetch, Fetched, Import, Stage
-from .remote_dpu import RemoteDpu
-from .remote_transfer import RemoteJob, SentRequest
+from .remote_dpu import RemoteDpu, RemoteJob, SentRequest
 from .staging import Staging
 
 if TYPE_CHECKING:

@@ -46,7 +46,7 @@ from .messages import (
 )
 from .peer_state import PeerState, connection_error, endless
 from .pending import Pending, ReplyLost
-from .sockets import readable
+from .sockets import POLLIN
 
 SLICE_S = 0.1  # interval at which a waiting thread checks the peer's process
 _TIMEOUT_S = 5.0  # of each request, until connect() sets its own
@@ -414,7 +414,7 @@ class Connection:
                         self._finish(pending)
                 self._find_lost()
             for _ in range(_BATCH):
-                if not readable(self._socket):
+                if not int(self._socket.get(zmq.EVENTS)) & POLLIN:
                     return
                 self._receive(self._socket.recv(_NOBLOCK))
                 if not self.pending:

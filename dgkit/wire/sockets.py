@@ -18,7 +18,7 @@ _KEEPALIVE_S = 5
 _SO_PASSRIGHTS = 83  # include/uapi/asm-generic/socket.h
 PUBLISHED_HWM = 32  # blocks of up to 32 KiB queued at the agent for each subscriber
 # Plain int: an operation on pyzmq's enum flags takes longer than the call they are passed to.
-_POLLIN = int(zmq.POLLIN)
+POLLIN = int(zmq.POLLIN)
 _NOBLOCK = int(zmq.NOBLOCK)
 
 
@@ -94,7 +94,7 @@ def readable(sock: zmq.Socket[bytes]) -> bool:
     """Return whether a message can be received without waiting."""
     events = sock.get(zmq.EVENTS)
     assert isinstance(events, int)
-    return bool(events & _POLLIN)
+    return bool(events & POLLIN)
 
 
 def drain(sock: zmq.Socket[bytes]) -> Iterator[list[bytes]]:

@@ -297,8 +297,9 @@ def test_a_connection_that_ends_behind_unread_messages_and_pings_does_not_end_th
 
 
 def test_a_message_that_ended_with_its_connection_is_none(monkeypatch):
-    for module in ("connection", "subscriber"):
-        monkeypatch.setattr(f"dgkit.wire.{module}.readable", lambda _socket: True)
+    always = type("Always", (), {"__rand__": lambda *_: 1})()
+    monkeypatch.setattr("dgkit.wire.connection.POLLIN", always)
+    monkeypatch.setattr("dgkit.wire.subscriber.readable", lambda _socket: True)
     with socket.create_server(("127.0.0.1", 0)) as server, zmq.Context() as context:
         address = Address(f"tcp://127.0.0.1:{server.getsockname()[1]}")
         with contextlib.closing(Connection(address, None)) as link:

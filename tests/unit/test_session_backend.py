@@ -20,8 +20,7 @@ from dgkit.errors import PeerError, PeerTimeout
 from dgkit.session import remote_dpu
 from dgkit.session.backend import Backend
 from dgkit.session.local_dpu import LocalDpu
-from dgkit.session.remote_dpu import RemoteDpu
-from dgkit.session.remote_transfer import RemoteJob
+from dgkit.session.remote_dpu import RemoteDpu, RemoteJob
 from dgkit.session.two_agents import TwoAgents
 from dgkit.sizes import SMALL, SMALL_SLOTS
 

@@ -6,7 +6,8 @@ import pytest
 from support.processes.waiting import until
 
 from dgkit.session import SessionRegion
-from dgkit.widgets.base import scheduler, viewers
+from dgkit.widgets.base import panel as base_panel
+from dgkit.widgets.base import scheduler
 from dgkit.widgets.hexview.fetch import Fetch
 from dgkit.widgets.hexview.hexview import HexView
 
@@ -157,14 +158,14 @@ def test_what_is_watched_when_another_region_comes_marks_nothing_there(
 
 
 def test_a_view_that_vanished_costs_few_reads_and_then_none(hexview, reads, monkeypatch):
-    monkeypatch.setattr(viewers, "_RECENT_S", -1.0)
-    monkeypatch.setattr(viewers, "_SLOW_S", 1000.0)
+    monkeypatch.setattr(base_panel, "_RECENT_S", -1.0)
+    monkeypatch.setattr(base_panel, "_SLOW_S", 1000.0)
     fetch(hexview)
     hexview.ask("watch", on=True)
     ticks(5)
     assert len(reads) == 2, "the look, and one"
-    monkeypatch.setattr(viewers, "_EXPIRED_S", -1.0)
-    monkeypatch.setattr(viewers, "_SLOW_S", 0.0)
+    monkeypatch.setattr(base_panel, "_EXPIRED_S", -1.0)
+    monkeypatch.setattr(base_panel, "_SLOW_S", 0.0)
     ticks(5)
     assert len(reads) == 2
     monkeypatch.undo()

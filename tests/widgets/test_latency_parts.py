@@ -12,8 +12,8 @@ from support.processes.agents import agent
 from support.processes.waiting import until
 
 import dgkit
-from dgkit.widgets.base import viewers
-from dgkit.widgets.base.viewers import Viewers
+from dgkit.widgets.base import panel as base_panel
+from dgkit.widgets.base.panel import Viewers
 from dgkit.widgets.latency import history
 from dgkit.widgets.latency.export import csv_table
 from dgkit.widgets.latency.latency_panel import LatencyPlot
@@ -133,7 +133,7 @@ def test_an_hour_takes_no_more_memory_than_its_rings():
 
 def test_a_silent_view_gets_a_frame_per_second_after_a_minute_and_none_after_an_hour(monkeypatch):
     now = 1000.0
-    monkeypatch.setattr(viewers.time, "monotonic", lambda: now)
+    monkeypatch.setattr(base_panel.time, "monotonic", lambda: now)
     who = Viewers()
     assert not who.due()
     who.update("a", True)

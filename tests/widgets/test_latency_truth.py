@@ -13,7 +13,7 @@ from support.jupyter.latency import GPU, SECOND, block, config, measured, taken
 from dgkit.dpu.sampler import Sampler
 from dgkit.errors import BoundsError, LimitReached, PeerError
 from dgkit.report import LatencyReport
-from dgkit.widgets.base.viewers import Viewers
+from dgkit.widgets.base.panel import Viewers
 from dgkit.widgets.latency.history import History
 from dgkit.widgets.latency.run import Run
 

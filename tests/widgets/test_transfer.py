@@ -157,7 +157,7 @@ def test_a_repeat_has_figures_of_the_completions_stamps(panel, session, region, 
 
 
 def test_the_figures_are_those_of_the_stamps():
-    from dgkit.widgets.transfer.completions import Timings
+    from dgkit.widgets.transfer.request_runner import Timings
 
     class Report:
         size = 10

@@ -8,7 +8,6 @@ forms.css.
 `esm`: linking a panel's ES modules to the one that anywidget takes.
 `session_model`: the state that the panels of one session share.
 `scheduler`: the frame thread, which runs long work in steps; blocking calls, waiting for transfers.
-`viewers`: the visible views of a panel.
 `namespace`: the notebook's variables.
 `fill_patterns`: bytes that are easy to recognize.
 `error_text`: errors as text, with a remedy for each class.

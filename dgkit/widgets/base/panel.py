@@ -16,7 +16,9 @@ import inspect
 import itertools
 import json
 import logging
+import math
 import threading
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
@@ -46,6 +48,10 @@ if TYPE_CHECKING:
     from bokeh.model import Model
 
 H = TypeVar("H", bound=Handler)
+
+_RECENT_S, _EXPIRED_S = 60.0, 3600.0
+_SLOW_S = 1.0  # between frames for views without a recent report
+_MAX_VIEWS, _MAX_NAME = 32, 64  # views remembered, and characters of a view's name
 
 _WIDGETS = Path(__file__).parent.parent
 _HAS_TRAITS = frozenset(vars(traitlets.HasTraits()))  # attributes of each instance
@@ -301,3 +307,49 @@ def next_snapshot() -> int:
     Each change is followed by a snapshot with a new number: the highest one includes all changes.
     """
     return next(_snapshots)
+
+
+class Viewers:
+    """The visible views of a panel, by the time.monotonic() of their last report.
+
+    A view reports when it becomes visible or hidden, and every few seconds while it is visible. A
+    closed page reports nothing, and messages to it accumulate in the Jupyter server. But while a
+    cell is running, the kernel may not receive the reports of a visible view either. So a view that
+    has not reported for a minute gets one frame a second, and none after an hour.
+    """
+
+    def __init__(self) -> None:
+        self._reported: dict[str, float] = {}
+        self._drawn = -math.inf
+
+    def update(self, view: str, visible: bool) -> None:
+        """Record a view's report that it is visible or hidden.
+
+        Of more than 32 views, the view with the oldest report is dropped until it reports again.
+        """
+        view = view[:_MAX_NAME]
+        self._reported.pop(view, None)
+        if visible:
+            self._reported[view] = time.monotonic()
+            while len(self._reported) > _MAX_VIEWS:
+                del self._reported[next(iter(self._reported))]
+
+    def any_recent(self) -> bool:
+        """Return whether a view has reported within a minute that it is visible."""
+        last = max(self._reported.values(), default=None)
+        return last is not None and time.monotonic() - last <= _RECENT_S
+
+    def due(self) -> bool:
+        """Return whether to draw a frame now.
+
+        True at each call while a view has reported within a minute, otherwise once a second.
+        """
+        now = time.monotonic()
+        for view, reported in list(self._reported.items()):
+            if now - reported > _EXPIRED_S:
+                self._reported.pop(view, None)
+        last = max(self._reported.values(), default=None)
+        if last is None or (now - last > _RECENT_S and now - self._drawn < _SLOW_S):
+            return False
+        self._drawn = now
+        return True

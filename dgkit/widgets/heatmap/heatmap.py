@@ -14,8 +14,7 @@ from bokeh.plotting import figure
 from ... import html_cards
 from ...units import size_text
 from ..base import scheduler
-from ..base.panel import handler
-from ..base.viewers import Viewers
+from ..base.panel import Viewers, handler
 from ..figure.figure import BokehPanel
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, Generic, NamedTuple, TypeVar
 
 from ...errors import ClosedError, DgkitError
 from ..base import scheduler
-from ..base.viewers import Viewers
+from ..base.panel import Viewers
 
 if TYPE_CHECKING:
     from ...session import SessionRegion

@@ -15,7 +15,7 @@ import numpy as np
 
 from ...errors import ClosedError
 from ..base import scheduler
-from ..base.viewers import Viewers
+from ..base.panel import Viewers
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -13,7 +13,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from ..base.page_input import Json
-from ..base.viewers import Viewers
+from ..base.panel import Viewers
 from .run import Run, RunConfig, check_kept, check_name, current_name, drop_named
 from .stored import restored, stored
 

@@ -16,8 +16,7 @@ from ... import html_cards
 from ...files import replace_file
 from ...units import printable, size_text
 from ..base import scheduler
-from ..base.panel import Panel, handler
-from ..base.viewers import Viewers
+from ..base.panel import Panel, Viewers, handler
 from .capture import Capture, Packet
 from .layers import layers
 

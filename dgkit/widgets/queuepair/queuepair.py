@@ -13,8 +13,7 @@ from ...gpu_initiated.queue_report import (
     queue_report,
 )
 from ..base import scheduler
-from ..base.panel import Panel, handler
-from ..base.viewers import Viewers
+from ..base.panel import Panel, Viewers, handler
 
 if TYPE_CHECKING:
     from ..base.page_input import Json

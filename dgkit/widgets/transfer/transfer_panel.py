@@ -17,7 +17,6 @@ from ..base.page_input import for_field
 from ..base.panel import handler
 from ..base.session_model import SessionModel, SessionPanel
 from ..base.traits import State
-from .completions import ReadResult, as_json
 from .request import (
     CHUNK,
     MAX_DEPTH,
@@ -33,7 +32,7 @@ from .request import (
     from_python,
     make_request,
 )
-from .request_runner import Run
+from .request_runner import ReadResult, Run, as_json
 from .timeline import timeline
 
 if TYPE_CHECKING:
