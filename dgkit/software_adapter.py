@@ -1,4 +1,4 @@
-"""A ConnectX adapter in software, for programs that use rdma-core's libibverbs and libmlx5.
+"""ConnectX adapters in software, for programs that use rdma-core's libibverbs and libmlx5.
 
 The libraries are the distribution's. What they read of an adapter in /sys is in a folder of ours,
 and what they ask of the kernel is answered by a library that is preloaded (native/mlx5).
@@ -13,6 +13,7 @@ import re
 import shutil
 import stat
 import struct
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -21,12 +22,15 @@ from .files import beside_core
 from .runtime_folder import runtime_dir
 
 DEVICE = "mlx5_0"
+MAX_ADAPTERS = 8  # functions of a PCI device; as in native/mlx5/mlx5.h
 TRACE_VARIABLE = "DGKIT_MLX5_TRACE"
-GID = "0000:0000:0000:0000:0000:ffff:7f00:0001"  # RoCE v2 of 127.0.0.1
+_GID = "0000:0000:0000:0000:0000:ffff:7f00:000"  # RoCE v2 of 127.0.0.1, and on
+GID = f"{_GID}1"
 
 _LIBRARIES = "libibverbs.so.1", "libmlx5.so.1"
 _PCI = "devices/pci00ff:00/00ff:03:00.0"
-_GUID = "0200:0000:0000:0001"
+_GUID = "0200:0000:0000:000"
+_OF_MLX5_0 = "00ff:03:00.0", DEVICE, "uverbs0"
 _MODALIAS = "pci:v000015B3d00001021sv000015B3sd00000041bc02sc00i00"
 _FILES = {
     "class/infiniband_verbs/abi_version": "6",
@@ -46,8 +50,8 @@ _FILES = {
     f"{_PCI}/infiniband_verbs/uverbs0/abi_version": "1",
     f"{_PCI}/infiniband_verbs/uverbs0/dev": "1:5",  # of /dev/zero, which the library opens
     f"{_PCI}/infiniband_verbs/uverbs0/ibdev": DEVICE,
-    f"{_PCI}/infiniband/{DEVICE}/node_guid": _GUID,
-    f"{_PCI}/infiniband/{DEVICE}/sys_image_guid": _GUID,
+    f"{_PCI}/infiniband/{DEVICE}/node_guid": f"{_GUID}1",
+    f"{_PCI}/infiniband/{DEVICE}/sys_image_guid": f"{_GUID}1",
     f"{_PCI}/infiniband/{DEVICE}/node_type": "1: CA",
     f"{_PCI}/infiniband/{DEVICE}/fw_ver": "28.43.1000",
     f"{_PCI}/infiniband/{DEVICE}/board_id": "MT_0000000838",
@@ -126,15 +130,29 @@ def rdma_core_version() -> str:
     return found[1] if found else ""
 
 
-def folders() -> dict[str, Path]:
-    """Return the folders of the runtime folder with the adapter's files, by what they hold."""
-    return {"sysfs": runtime_dir() / "mlx5-sysfs", "network": runtime_dir() / "nic"}
+def folders(adapters: int = 1) -> dict[str, Path]:
+    """Return the folders of the runtime folder with the adapters' files, by what they hold."""
+    sysfs = "mlx5-sysfs" if adapters == 1 else f"mlx5-sysfs-{adapters}"
+    return {"sysfs": runtime_dir() / sysfs, "network": runtime_dir() / "nic"}
 
 
-def environment() -> dict[str, str]:
-    """Return the environment variables with which a program sees the adapter.
+def adapters_of(pid: int) -> int:
+    """Return how many adapters a process of this user sees; 0 if it has ended, or sees none."""
+    try:
+        variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        paths = [os.fsdecode(each[11:]) for each in variables if each.startswith(b"SYSFS_PATH=")]
+        return len(list(Path(paths[0], "class/infiniband").iterdir())) if paths else 0
+    except OSError:
+        return 0
+
+
+def environment(adapters: int = 1) -> dict[str, str]:
+    """Return the environment variables with which a program sees the adapters.
 
     The sysfs tree is written into the runtime folder.
+
+    Args:
+        adapters: Their number, from 1 to 8.
 
     Raises:
         DeviceUnavailable: libibverbs or libmlx5 is not installed.
@@ -145,7 +163,7 @@ def environment() -> dict[str, str]:
     preloaded = filter(None, (str(_path_to_preload()), os.environ.get("LD_PRELOAD")))
     return {
         "LD_PRELOAD": ":".join(preloaded),
-        "SYSFS_PATH": str(_write_sysfs()),
+        "SYSFS_PATH": str(_write_sysfs(adapters)),
         "IBV_DRIVERS": "mlx5",
     }
 
@@ -205,22 +223,41 @@ def _separates(path: Path) -> bool:
     return any(separator in str(path) for separator in " :")
 
 
-def _write_sysfs() -> Path:
+def device(number: int) -> str:
+    """Return the name of an adapter by its number."""
+    return f"mlx5_{number}"
+
+
+def gid(number: int) -> str:
+    """Return the GID of an adapter by its number."""
+    return f"{_GID}{number + 1}"
+
+
+def _of(number: int, text: str) -> str:
+    """Return a path or text of the tree of mlx5_0 as it is in that of another adapter."""
+    for name in _OF_MLX5_0:
+        text = text.replace(name, f"{name[:-1]}{number}")
+    return f"{text[:-1]}{number + 1}" if text[:-1] in {_GID, _GUID} else text
+
+
+def _write_sysfs(adapters: int) -> Path:
     """Write the sysfs tree, or what is missing of it; return its folder."""
-    folder = folders()["sysfs"]
-    for name, text in _FILES.items():
-        path = folder / name
-        if path.exists() and path.read_text() == f"{text}\n":
-            continue
-        path.parent.mkdir(parents=True, exist_ok=True)
-        draft = path.with_name(f".{path.name}.{os.getpid()}")
-        draft.write_text(f"{text}\n")
-        draft.rename(path)  # another process may be reading, or doing the same
-    for name, target in _LINKS.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            path.symlink_to(target)
-        except FileExistsError:
-            continue
+    folder = folders(adapters)["sysfs"]
+    for number in range(adapters):
+        for name, text in _FILES.items():
+            _write_file(folder / _of(number, name), _of(number, text))
+        for name, target in _LINKS.items():
+            path = folder / _of(number, name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with suppress(FileExistsError):
+                path.symlink_to(_of(number, target))
     return folder
+
+
+def _write_file(path: Path, text: str) -> None:
+    if path.exists() and path.read_text() == f"{text}\n":
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    draft.write_text(f"{text}\n")
+    draft.rename(path)  # another process may be reading, or doing the same

@@ -18,6 +18,11 @@ from .exit_codes import NO_DEVICE, OK, explain
 from .options import as_json
 from .run_program import become, print_exports
 
+_adapters = click.option(
+    "--adapters", type=click.IntRange(1, adapter.MAX_ADAPTERS), default=1, show_default=True,
+    help="Number of adapters that the program sees: mlx5_0, mlx5_1, and so on.",
+)  # fmt: skip
+
 
 @click.group(short_help="Run RDMA programs with a ConnectX adapter in software.")
 def mlx5() -> None:
@@ -47,8 +52,11 @@ def mlx5() -> None:
     help="Append a line for each entry and completion to FILE; packets of RoCE v2 if it ends with "
     ".pcapng or .pcap.",
 )  # fmt: skip
+@_adapters
 @click.argument("command", metavar="-- PROGRAM [ARGS]...", nargs=-1, type=click.UNPROCESSED)
-def run(faults: tuple[str, ...], trace: Path | None, command: tuple[str, ...]) -> int:
+def run(
+    faults: tuple[str, ...], trace: Path | None, adapters: int, command: tuple[str, ...]
+) -> int:
     """Run a program that sees the adapter mlx5_0.
 
     Not reached: programs that are linked statically or run as another user (setuid). The exit code
@@ -69,6 +77,7 @@ def run(faults: tuple[str, ...], trace: Path | None, command: tuple[str, ...]) -
       dgkit mlx5 run --fault error,ops=write,skip=99,syndrome=0x15 -- ib_write_bw -x 0 127.0.0.1
       dgkit mlx5 run --fault lose,skip=9,count=1 -- ib_write_lat -x 0 127.0.0.1      # hangs
       dgkit mlx5 run --trace lat.pcapng -- ib_write_lat -x 0 127.0.0.1
+      dgkit mlx5 run --adapters 2 -- ib_write_bw -d mlx5_1 -x 0 127.0.0.1
     """
     if not command:
         raise click.UsageError("no program given: put it after --")
@@ -76,7 +85,7 @@ def run(faults: tuple[str, ...], trace: Path | None, command: tuple[str, ...]) -
         injected = adapter_faults.encode(faults)
     except ValueError as exc:
         raise click.BadParameter(str(exc), param_hint="--fault") from exc
-    environment = os.environ | adapter.environment()
+    environment = os.environ | adapter.environment(adapters)
     if injected:
         environment[adapter_faults.VARIABLE] = injected
     if trace:
@@ -88,19 +97,21 @@ def run(faults: tuple[str, ...], trace: Path | None, command: tuple[str, ...]) -
 
 
 @mlx5.command(short_help="Print the environment with which programs see it.")
+@_adapters
 @as_json
-def env(json_: bool) -> int:
+def env(adapters: int, json_: bool) -> int:
     """Print shell commands that set the environment with which programs see the adapter.
 
     \b
     Example:
       eval "$(dgkit mlx5 env)" && ibv_devinfo
     """
-    environment = adapter.environment()
+    environment = adapter.environment(adapters)
     if json_:
-        print_json({"device": adapter.DEVICE, "environment": environment})
+        devices = [adapter.device(number) for number in range(adapters)]
+        print_json({"devices": devices, "environment": environment})
         return OK
-    about = "Programs of rdma-core: with a ConnectX adapter in software, within this machine."
+    about = "Programs of rdma-core: with ConnectX adapters in software, within this machine."
     print_exports(about, "dgkit mlx5 env", environment)
     return OK
 
@@ -110,8 +121,9 @@ def env(json_: bool) -> int:
 def info(json_: bool) -> int:
     """Show the adapter that a program would see, and the processes that have it open now.
 
-    All processes of one user on one machine that have it open are on one network. The exit code is
-    3 if a program would not see the adapter, as rdma-core is not installed.
+    All processes of one user on one machine that have it open are on one network. Where one of them
+    sees several adapters, all are shown. The exit code is 3 if a program would not see the adapter,
+    as rdma-core is not installed.
 
     \b
     Examples:
@@ -138,18 +150,22 @@ def _collect() -> dict[str, Any]:
         libraries, version, why = {}, "", explain(exc)
     with Device("soft") as device:
         processes = adapter_processes(device)
+    seen = max(1, *(adapter.adapters_of(pid) for pid in [os.getpid(), *(p.pid for p in processes)]))
     return {
         "usable": not why,
         "why": why,
-        "adapter": {
-            "device": adapter.DEVICE,
-            "model": "ConnectX-7, in software",
-            "port": 1,
-            "state": "ACTIVE",
-            "link_layer": "Ethernet",
-            "gid": adapter.GID,
-            "gid_index": 0,
-        },
+        "adapters": [
+            {
+                "device": adapter.device(number),
+                "model": "ConnectX-7, in software",
+                "port": 1,
+                "state": "ACTIVE",
+                "link_layer": "Ethernet",
+                "gid": adapter.gid(number),
+                "gid_index": 0,
+            }
+            for number in range(seen)
+        ],
         "paths": "preloaded",
         "rdma_core": {"version": version, "libraries": libraries},
         "processes": [
@@ -162,7 +178,7 @@ def _collect() -> dict[str, Any]:
             }
             for found in processes
         ],
-        "files": {name: str(path) for name, path in adapter.folders().items()},
+        "files": {name: str(path) for name, path in adapter.folders(seen).items()},
     }
 
 
@@ -176,10 +192,10 @@ def _program(pid: int) -> str:
 
 
 def _show(facts: dict[str, Any]) -> None:
-    about = facts["adapter"]
-    click.echo(f"Adapter    {about['device']}: {about['model']}, no hardware")
-    click.echo(f"  port     {about['port']}: {about['state']}, {about['link_layer']} (RoCE v2)")
-    click.echo(f"  GID      {about['gid_index']}: {about['gid']}   (-x 0, -g 0)")
+    for about in facts["adapters"]:
+        click.echo(f"Adapter    {about['device']}: {about['model']}, no hardware")
+        click.echo(f"  port     {about['port']}: {about['state']}, {about['link_layer']} (RoCE v2)")
+        click.echo(f"  GID      {about['gid_index']}: {about['gid']}   (-x 0, -g 0)")
     if facts["usable"]:
         version = facts["rdma_core"]["version"] or "of unknown version"
         click.echo(f"rdma-core  {version}: {facts['rdma_core']['libraries']['libibverbs.so.1']}")

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One ConnectX adapter in software, for programs that use the libibverbs and libmlx5 of rdma-core.
+ * ConnectX adapters in software, for programs that use the libibverbs and libmlx5 of rdma-core.
  *
  * libmlx5 writes work queue entries and doorbell records into memory of the program, where the NIC of
  * the core (src/nic.h) finds them. What it asks of the kernel, by write(2) and ioctl(2) on
- * /dev/infiniband/uverbs0, is answered here, in the process itself.
+ * /dev/infiniband/uverbsN, is answered here, in the process itself.
  *
  * Calls go down only:
  *
@@ -19,7 +19,8 @@
  *	observer.c        faults by rule, and traces: `dgkit mlx5 run --fault`, `--trace`
  *	trace.c, roce.c   the lines of a trace; its packets
  *
- * All processes of a user see the same adapter: a NIC each, which are parts of one (dg_nic_open_part()).
+ * All processes of a user see the same adapters: a NIC each, which are parts of one (dg_nic_open_part()). The
+ * adapters of a process differ in what they are asked for (names, GUIDs), and have one NIC.
  * A child after fork() has no adapter: its commands fail with EIO. One lock guards everything here; the
  * NIC has its own.
  */
@@ -36,6 +37,7 @@
 #include "dgkit.h"
 
 enum {
+	MAX_ADAPTERS = 8, /* as in dgkit/software_adapter.py */
 	MAX_FDS = 65536,
 	MAX_OBJECTS = 32768,
 	MAX_CQS = 8192,
@@ -59,6 +61,7 @@ struct channel {
 /* An open descriptor of the device. async: NULL before GET_CONTEXT. */
 struct context {
 	int fd;
+	uint32_t adapter; /* 0: mlx5_0 */
 	struct channel *async;
 };
 

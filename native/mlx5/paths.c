@@ -25,7 +25,7 @@ static const char *const prefixes[] = {
 	"/sys/class/infiniband",
 	"/sys/class/infiniband_verbs",
 	"/sys/class/pci_bus/00ff:03",
-	"/sys/bus/pci/devices/00ff:03:00.0",
+	"/sys/bus/pci/devices/00ff:03:00.", /* of each adapter: a digit follows */
 	"/sys/devices/pci00ff:00",
 	"/dev/infiniband",
 };
@@ -51,7 +51,11 @@ static bool is_shown(const char *path)
 {
 	for (size_t i = 0; i < sizeof prefixes / sizeof prefixes[0]; i++) {
 		const size_t length = strlen(prefixes[i]);
-		if (!strncmp(path, prefixes[i], length) && (!path[length] || path[length] == '/'))
+		const char *rest = path + length;
+		if (strncmp(path, prefixes[i], length))
+			continue;
+		rest += rest[-1] == '.' && *rest;
+		if (!*rest || *rest == '/')
 			return true;
 	}
 	return false;

@@ -30,7 +30,7 @@
 #include "share/server.h"
 
 enum { EMPTY_POLLS = 64, REST_US = 10, SLEEPS = 100 };
-static const char node[] = "/dev/infiniband/uverbs0";
+static const char node[] = "/dev/infiniband/uverbs";
 
 /* By descriptor: a context or a channel, or neither. They change with the lock held, and are loaded without
  * it, to see whether a descriptor is the adapter's. */
@@ -61,9 +61,13 @@ static void progress(void)
 	inside = false;
 }
 
-static bool is_node(const char *path)
+/* Returns the number of the adapter whose device this is, or -1. */
+static int adapter_at(const char *path)
 {
-	return path && !strcmp(path, node);
+	enum { PREFIX = sizeof node - 1 };
+	if (!path || strncmp(path, node, PREFIX) || path[PREFIX] < '0' || path[PREFIX] >= '0' + MAX_ADAPTERS)
+		return -1;
+	return path[PREFIX + 1] ? -1 : path[PREFIX] - '0';
 }
 
 /* The program may have closed a descriptor without close(), as by dup2(), and another file may have it. */
@@ -201,7 +205,7 @@ int __open64_2(const char *path, int flags);
 int __openat_2(int folder, const char *path, int flags);
 int __openat64_2(int folder, const char *path, int flags);
 
-static int open_node(int fd)
+static int open_node(int fd, int adapter)
 {
 	static bool is_prepared;
 	struct context *x = fd >= 0 ? calloc(1, sizeof *x) : NULL;
@@ -214,6 +218,7 @@ static int open_node(int fd)
 		return -1;
 	}
 	x->fd = fd;
+	x->adapter = (uint32_t)adapter;
 	enter();
 	/* The core's handlers first: before a fork, the last ones are called first, and a command that has
 	 * this lock takes the core's. */
@@ -242,7 +247,8 @@ static int mode_of(int flags, va_list list)
 		char room[PATH_MAX];                             \
 		REAL(name);                                      \
 		const int fd = real(__VA_ARGS__, flags, mode);   \
-		return is_node(path) ? open_node(fd) : fd;       \
+		const int adapter = adapter_at(path);            \
+		return adapter < 0 ? fd : open_node(fd, adapter); \
 	}
 #define TO dg_mlx5_path(path, room)
 OPEN(open, (const char *path, int flags, ...), TO)

@@ -94,12 +94,12 @@ int dg_mlx5_get_context(struct call *c)
 	return 0;
 }
 
-static void describe(struct ib_uverbs_query_device_resp *r)
+static void describe(const struct context *x, struct ib_uverbs_query_device_resp *r)
 {
 	*r = (struct ib_uverbs_query_device_resp){
 		.fw_ver = 28ull << 32 | 43ull << 16 | 1000,
-		.node_guid = htobe64(NODE_GUID),
-		.sys_image_guid = htobe64(NODE_GUID),
+		.node_guid = htobe64(NODE_GUID + x->adapter),
+		.sys_image_guid = htobe64(NODE_GUID + x->adapter),
 		.max_mr_size = UINT64_MAX,
 		.page_size_cap = ~4095ull,
 		.vendor_id = VENDOR,
@@ -129,7 +129,7 @@ static void describe(struct ib_uverbs_query_device_resp *r)
 int dg_mlx5_query_device(struct call *c)
 {
 	struct ib_uverbs_query_device_resp *r = (void *)c->out;
-	describe(r);
+	describe(c->context, r);
 	c->out_size = sizeof *r;
 	return 0;
 }
@@ -140,7 +140,7 @@ int dg_mlx5_query_device_ex(struct call *c)
 	struct ib_uverbs_ex_query_device_resp *r = (void *)c->out;
 	if (q->comp_mask || q->reserved)
 		return -EINVAL;
-	describe(&r->base);
+	describe(c->context, &r->base);
 	r->response_length = sizeof *r;
 	c->out_size = sizeof *r;
 	return 0;

@@ -344,12 +344,14 @@ def test_info_shows_who_is_on_the_network(home):
     before = info()
     assert before["usable"]
     assert before["processes"] == []
-    assert before["adapter"]["gid"] == software_adapter.GID
+    assert [each["gid"] for each in before["adapters"]] == [software_adapter.GID]
     assert Path(before["rdma_core"]["libraries"]["libibverbs.so.1"]).exists()
     assert "no program has the adapter open" in cli.run(home, "mlx5", "info").stdout
-    with pair(home, "ib_write_bw", "-x", "0", "-D", "60", "-q", "3") as both:
+    program = "ib_write_bw", "-x", "0", "-D", "60", "-q", "3"
+    with pair(home, *program, server_options=["--adapters", "2"]) as both:
         cli.until(lambda: [p["queue_pairs"] for p in info()["processes"]] == [3, 3])
         found = info()["processes"]
+        assert [each["device"] for each in info()["adapters"]] == ["mlx5_0", "mlx5_1"]
         text = cli.run(home, "mlx5", "info").stdout
         os.kill(both[0].pid, signal.SIGKILL)
         both[0].wait()
@@ -360,6 +362,18 @@ def test_info_shows_who_is_on_the_network(home):
         assert process["program"].startswith("ib_write_bw -x 0")
         assert f"pid {process['pid']}: 3 queue pairs, 1 region: ib_write_bw -x 0" in text
     assert [process["pid"] for process in after] in ([], [both[1].pid])
+
+
+@pytest.mark.parametrize("program", ["ib_write_bw -x 0", "ibv_ud_pingpong -g 0 -c"])
+def test_two_adapters_reach_each_other(program, home):
+    two = "--adapters", "2"
+    program = [*program.split(), "-n", "50", "-d", "mlx5_0"]
+    with pair(home, *program, arguments=["-d", "mlx5_1"], options=two, server_options=two) as both:
+        server, client = (each.communicate(timeout=60)[0] for each in both)
+    assert [each.returncode for each in both] == [0, 0], server + client
+    assert re.search("local.*(127:00:00:|::ffff:127.0.0.)0?1", server, re.DOTALL), server
+    assert re.search("local.*(127:00:00:|::ffff:127.0.0.)0?2", client, re.DOTALL), client
+    assert "invalid data" not in server + client
 
 
 def test_info_says_what_to_install(monkeypatch, capsys):

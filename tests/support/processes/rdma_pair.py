@@ -16,10 +16,11 @@ def listens(port):
 
 
 @contextlib.contextmanager
-def pair(folder, *program, options=(), server_options=(), ports=("-p", "-p")):
+def pair(folder, *program, options=(), server_options=(), arguments=(), ports=("-p", "-p")):
     """Start a program as server and as client, the client with options of `dgkit mlx5 run`.
 
-    ports: the program's options for the port, of the server and of the client.
+    arguments: more of the client's. ports: the program's options for the port, of the server and of
+    the client.
     """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -33,7 +34,7 @@ def pair(folder, *program, options=(), server_options=(), ports=("-p", "-p")):
     with subprocess.Popen(started, **pipes) as server:
         try:
             cli.until(lambda: listens(port) or server.poll() is not None)
-            started = cli.command("mlx5", "run", *options, "--", *far, "127.0.0.1")
+            started = cli.command("mlx5", "run", *options, "--", *far, *arguments, "127.0.0.1")
             with subprocess.Popen(started, **pipes) as client:
                 try:
                     yield server, client
