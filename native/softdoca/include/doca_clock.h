@@ -8,7 +8,6 @@
 #define DOCA_CLOCK_H
 
 #include <stdint.h>
-#include <stdlib.h>
 #include <time.h>
 
 #include "doca_compat.h"

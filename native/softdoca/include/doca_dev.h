@@ -12,6 +12,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h> /* programs use EXIT_SUCCESS and include only DOCA's headers */
 
 #include "doca_compat.h"
 #include "doca_error.h"

@@ -61,6 +61,11 @@ enum doca_verbs_cq_overrun {
 	DOCA_VERBS_CQ_ENABLE_OVERRUN = 1,
 };
 
+enum doca_verbs_cq_entry_size {
+	DOCA_VERBS_CQ_ENTRY_SIZE_64 = 0,
+	DOCA_VERBS_CQ_ENTRY_SIZE_128 = 1,
+};
+
 enum doca_verbs_qp_atomic_mode {
 	DOCA_VERBS_QP_ATOMIC_MODE_NONE = 0,
 	DOCA_VERBS_QP_ATOMIC_MODE_IB_SPEC = 1,
@@ -108,6 +113,11 @@ enum doca_verbs_qp_ordering_semantic {
 
 /* ---- contexts and protection domains ---- */
 
+/* Opens the device. flags: DOCA_VERBS_CONTEXT_CREATE_FLAGS_NONE. */
+DOCA_EXPERIMENTAL
+doca_error_t doca_verbs_context_create(struct doca_devinfo *devinfo, uint32_t flags,
+				       struct doca_verbs_context **verbs_ctx);
+
 DOCA_EXPERIMENTAL
 doca_error_t doca_verbs_context_destroy(struct doca_verbs_context *verbs_ctx);
 
@@ -118,6 +128,10 @@ doca_error_t doca_verbs_pd_create(struct doca_verbs_context *verbs_ctx,
 /* Errors: IN_USE while memory regions or queue pairs use it. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_verbs_pd_destroy(struct doca_verbs_pd *verbs_pd);
+
+/* Opens the device of the protection domain. Close it before the domain is destroyed. */
+DOCA_EXPERIMENTAL
+doca_error_t doca_verbs_pd_as_doca_dev(struct doca_verbs_pd *verbs_pd, struct doca_dev **dev);
 
 /* Gets the attributes of the device, which doca_verbs_device_attr_free() frees. */
 DOCA_EXPERIMENTAL
@@ -216,6 +230,11 @@ doca_error_t doca_verbs_cq_attr_set_cq_overrun(struct doca_verbs_cq_attr *attr,
 
 DOCA_EXPERIMENTAL
 doca_error_t doca_verbs_cq_attr_set_cq_collapsed(struct doca_verbs_cq_attr *attr, uint8_t cc);
+
+/* Errors: NOT_SUPPORTED for DOCA_VERBS_CQ_ENTRY_SIZE_128. */
+DOCA_EXPERIMENTAL
+doca_error_t doca_verbs_cq_attr_set_entry_size(struct doca_verbs_cq_attr *attr,
+					       enum doca_verbs_cq_entry_size entry_size);
 
 /* Errors: INVALID_VALUE if the size is missing or exceeds the umem; NO_MEMORY. */
 DOCA_EXPERIMENTAL

@@ -17,6 +17,9 @@ extern "C" {
 struct ibv_context;
 struct ibv_device;
 struct ibv_pd;
+struct ibv_recv_wr;
+struct ibv_send_wr;
+struct ibv_wc;
 
 /* Opens a device of ibv_get_device_list(). flags: DOCA_VERBS_CONTEXT_CREATE_FLAGS_NONE. */
 DOCA_EXPERIMENTAL
@@ -39,6 +42,32 @@ struct ibv_context *doca_verbs_bridge_verbs_context_get_ibv_ctx(
 
 DOCA_EXPERIMENTAL
 struct ibv_pd *doca_verbs_bridge_verbs_pd_get_ibv_pd(const struct doca_verbs_pd *verbs_pd);
+
+/* ---- the CPU's data path: rings that are softdoca's, of queue pairs that are not exported to a GPU ----
+ * As ibv_post_send(), ibv_post_recv() and ibv_poll_cq(): 0, or an errno and the request that was not
+ * posted; the number of completions, or -1. A queue pair's sends and receives may each be posted by any
+ * thread. Inline data: up to max_inline_data, and 28 bytes of a write. */
+
+DOCA_EXPERIMENTAL
+int doca_verbs_bridge_post_send(struct doca_verbs_qp *verbs_qp, struct ibv_send_wr *wr,
+				struct ibv_send_wr **bad_wr);
+
+DOCA_EXPERIMENTAL
+int doca_verbs_bridge_post_recv(struct doca_verbs_qp *verbs_qp, struct ibv_recv_wr *wr,
+				struct ibv_recv_wr **bad_wr);
+
+DOCA_EXPERIMENTAL
+int doca_verbs_bridge_poll_cq(struct doca_verbs_cq *verbs_cq, int num_entries, struct ibv_wc *wc);
+
+/* Returns how many completions were polled, in 24 bits. */
+DOCA_EXPERIMENTAL
+uint32_t doca_verbs_bridge_get_current_cq_ci(struct doca_verbs_cq *verbs_cq);
+
+/* Makes a send request that waits until the completion with the number pi, from 0, is in the queue. Its own
+ * completion has the opcode IBV_WC_DRIVER1. */
+DOCA_EXPERIMENTAL
+doca_error_t doca_verbs_bridge_set_wait_cq_pi_wr(struct doca_verbs_cq *verbs_cq, uint32_t pi,
+						 struct ibv_send_wr *wr);
 
 #ifdef __cplusplus
 }

@@ -97,6 +97,25 @@ struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t leng
 	return softdoca_ibv_reg_fd(pd, offset, length, iova, fd, (unsigned)access);
 }
 
+const char *ibv_wc_status_str(enum ibv_wc_status status)
+{
+	static const char *const texts[] = {
+		[IBV_WC_SUCCESS] = "success",
+		[IBV_WC_LOC_LEN_ERR] = "local length error",
+		[IBV_WC_LOC_QP_OP_ERR] = "local queue pair error",
+		[IBV_WC_LOC_PROT_ERR] = "local protection error",
+		[IBV_WC_WR_FLUSH_ERR] = "flushed by an earlier error",
+		[IBV_WC_REM_INV_REQ_ERR] = "request that the peer refused",
+		[IBV_WC_REM_ACCESS_ERR] = "remote access error",
+		[IBV_WC_REM_OP_ERR] = "remote operation error",
+		[IBV_WC_RETRY_EXC_ERR] = "no answer from the peer",
+		[IBV_WC_RNR_RETRY_EXC_ERR] = "no receive at the peer",
+		[IBV_WC_GENERAL_ERR] = "general error",
+	};
+	const bool known = (unsigned)status < sizeof texts / sizeof *texts && texts[status];
+	return known ? texts[status] : "unknown";
+}
+
 int ibv_dereg_mr(struct ibv_mr *mr)
 {
 	return softdoca_ibv_dereg(mr);

@@ -109,6 +109,16 @@ EACH(HANDLE, CQ, external_uar, struct doca_uar, OBJECT_UAR)
 EACH(NUMBER, CQ, cq_overrun, enum doca_verbs_cq_overrun, 0, 1)
 EACH(NUMBER, CQ, cq_collapsed, uint8_t, 0, 1)
 
+doca_error_t doca_verbs_cq_attr_set_entry_size(struct doca_verbs_cq_attr *attr,
+					       enum doca_verbs_cq_entry_size entry_size)
+{
+	CHECK_OBJECT(attr, OBJECT_VERBS_CQ_ATTR, "attributes of a completion queue");
+	if (entry_size != DOCA_VERBS_CQ_ENTRY_SIZE_64)
+		return REFUSE(DOCA_ERROR_NOT_SUPPORTED, "entry_size is %u: entries have 64 bytes, 0",
+			      (unsigned)entry_size);
+	return DOCA_SUCCESS;
+}
+
 /* ---- queue pairs: creation ---- */
 
 #define INIT doca_verbs_qp_init_attr, OBJECT_VERBS_QP_INIT_ATTR, "attributes of a new queue pair"

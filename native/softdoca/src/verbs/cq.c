@@ -90,6 +90,8 @@ doca_error_t doca_verbs_cq_create(struct doca_verbs_context *verbs_ctx,
 		softdoca_object_free(cq);
 		return error;
 	}
+	pthread_mutex_init(&cq->lock, NULL);
+	cq->collapsed = cq_attr->cq_collapsed;
 	cq->umem = cq_attr->external.umem;
 	if (cq->umem)
 		atomic_fetch_add(&cq->umem->users, 1);
@@ -113,6 +115,8 @@ doca_error_t doca_verbs_cq_destroy(struct doca_verbs_cq *verbs_cq)
 		atomic_fetch_sub(&verbs_cq->uar->users, 1);
 	if (verbs_cq->owned)
 		free(verbs_cq->ring);
+	free(verbs_cq->qps);
+	pthread_mutex_destroy(&verbs_cq->lock);
 	softdoca_object_free(verbs_cq);
 	return DOCA_SUCCESS;
 }

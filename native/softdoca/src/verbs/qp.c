@@ -33,6 +33,8 @@ static doca_error_t place(struct doca_verbs_qp *qp)
 	const struct doca_verbs_qp_init_attr *a = &qp->init;
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
 	size_t receive = (size_t)a->rq_wr * a->receive_max_sges * SGE_BYTES;
+	if (!a->external.umem)
+		receive = (receive + WQE_BYTES - 1) / WQE_BYTES * WQE_BYTES;
 	size_t rings = receive + (size_t)a->sq_wr * WQE_BYTES;
 	size_t own = (a->external.umem ? 0 : (rings + page - 1) / page * page) +
 		     (a->external_dbr.umem ? 0 : page);
@@ -56,6 +58,9 @@ static doca_error_t place(struct doca_verbs_qp *qp)
 	return DOCA_SUCCESS;
 }
 
+/* The send ring of a queue pair that only receives: the NIC wants one. */
+static _Alignas(WQE_BYTES) char no_sends[WQE_BYTES];
+
 static doca_error_t qp_open(struct doca_verbs_qp *qp)
 {
 	const struct doca_verbs_qp_init_attr *a = &qp->init;
@@ -64,16 +69,16 @@ static doca_error_t qp_open(struct doca_verbs_qp *qp)
 	dg_nic *nic;
 	TRY(softdoca_nic_take(&nic));
 	const dg_nic_qp_config cfg = {
-		.send_ring = a->sq_wr ? qp->send_ring : NULL,
+		.send_ring = a->sq_wr ? qp->send_ring : no_sends,
 		.receive_ring = a->rq_wr ? qp->receive_ring : NULL,
-		.send_entries = a->sq_wr,
+		.send_entries = a->sq_wr ? a->sq_wr : 1,
 		.receive_entries = a->rq_wr,
 		.receive_sges = a->receive_max_sges,
 		.doorbell_mode = no_record ? DG_NIC_NO_RECORD : DG_NIC_RECORD,
 		.record = qp->record,
 		.doorbell = qp->doorbell,
 		.producer = &qp->own_producer, /* until the export replaces it */
-		.send_cq = a->sq_wr ? a->send_cq->cq : NULL,
+		.send_cq = (a->sq_wr ? a->send_cq : a->receive_cq)->cq,
 		.receive_cq = a->rq_wr ? a->receive_cq->cq : NULL,
 		.pd = qp->pd->v.handle,
 		.inline_receive = a->cqe_inline,
@@ -121,8 +126,11 @@ doca_error_t doca_verbs_qp_create(struct doca_verbs_context *verbs_ctx,
 	qp->pd = nic_pd(init_attr->pd->ibv);
 	doca_error_t error = place(qp);
 	if (!error)
+		error = work_open(qp);
+	if (!error)
 		error = qp_open(qp);
 	if (error) {
+		work_close(qp);
 		free(qp->own);
 		softdoca_object_free(qp);
 		return error;
@@ -153,6 +161,7 @@ doca_error_t doca_verbs_qp_destroy(struct doca_verbs_qp *verbs_qp)
 		softdoca_gpu_drop(verbs_qp->structure);
 		softdoca_gpu_drop(verbs_qp->words);
 	}
+	work_close(verbs_qp);
 	add_users(verbs_qp, -1u);
 	free(verbs_qp->own);
 	softdoca_object_free(verbs_qp);
@@ -255,6 +264,8 @@ doca_error_t doca_verbs_qp_modify(struct doca_verbs_qp *verbs_qp,
 	if (rc)
 		return softdoca_failed(__func__, rc);
 	verbs_qp->state = qp_attr->next_state;
+	if (verbs_qp->state == DOCA_VERBS_QP_STATE_RST)
+		work_reset(verbs_qp);
 	return DOCA_SUCCESS;
 }
 

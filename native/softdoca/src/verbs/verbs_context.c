@@ -2,6 +2,11 @@
 /* Contexts, protection domains and device attributes, over the objects of libibverbs. */
 #include <errno.h>
 
+#include <stdlib.h>
+#include <string.h>
+
+#include "device/device.h"
+#include "doca_rdma_bridge.h"
 #include "verbs_objects.h"
 
 static doca_error_t context_new(struct ibv_context *ibv, bool owned,
@@ -35,6 +40,19 @@ doca_error_t doca_verbs_bridge_verbs_context_create(struct ibv_device *ibv_dev, 
 	if (error)
 		softdoca_ibv_close(ibv);
 	return error;
+}
+
+doca_error_t doca_verbs_context_create(struct doca_devinfo *devinfo, uint32_t flags,
+				       struct doca_verbs_context **verbs_ctx)
+{
+	CHECK_OBJECT(devinfo, OBJECT_DEVINFO, "an entry of a list of devices");
+	int n = 0;
+	struct ibv_device **list = softdoca_ibv_list(&n), *found = NULL;
+	for (int i = 0; i < n && !found; i++)
+		found = strcmp(list[i]->name, devinfo->f.ibdev) ? NULL : list[i];
+	free(list);
+	return found ? doca_verbs_bridge_verbs_context_create(found, flags, verbs_ctx)
+		     : REFUSE(DOCA_ERROR_NOT_SUPPORTED, "%s has no software NIC", devinfo->f.ibdev);
 }
 
 doca_error_t doca_verbs_bridge_verbs_context_import(struct ibv_context *ibv_ctx, uint32_t flags,
@@ -108,6 +126,12 @@ doca_error_t doca_verbs_pd_destroy(struct doca_verbs_pd *verbs_pd)
 		return DOCA_ERROR_IN_USE;
 	softdoca_object_free(verbs_pd);
 	return DOCA_SUCCESS;
+}
+
+doca_error_t doca_verbs_pd_as_doca_dev(struct doca_verbs_pd *verbs_pd, struct doca_dev **dev)
+{
+	CHECK_OBJECT(verbs_pd, OBJECT_VERBS_PD, "a protection domain");
+	return doca_rdma_bridge_open_dev_from_pd(verbs_pd->ibv, dev);
 }
 
 struct ibv_pd *doca_verbs_bridge_verbs_pd_get_ibv_pd(const struct doca_verbs_pd *verbs_pd)

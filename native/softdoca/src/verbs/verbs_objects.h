@@ -66,6 +66,19 @@ struct doca_verbs_cq {
 	uint32_t entries, number;
 	struct doca_umem *umem;
 	struct doca_uar *uar;
+	/* Of the CPU's data path (work.c). lock: of what follows, and of the ids of what completed. */
+	pthread_mutex_t lock;
+	bool collapsed;
+	uint32_t polled, n_qps;
+	struct doca_verbs_qp **qps; /* those that use it */
+};
+
+/* Work requests of one ring that the CPU posted: their ids, by index, and counts since RST. */
+struct work {
+	pthread_mutex_t lock; /* of posting */
+	uint64_t *ids;
+	uint32_t posted;
+	_Atomic uint32_t done;
 };
 
 struct doca_verbs_qp_init_attr {
@@ -113,9 +126,16 @@ struct doca_verbs_qp {
 	 * queue pair is destroyed. */
 	atomic_bool exported;
 	struct gpu_memory *structure, *words;
+	struct work sends, receives;
 };
 
 /* cq.c: returns the address of `size` bytes in a umem; NULL, logged, if they exceed it. */
 char *umem_at(const char *func, const struct placed *p, size_t size, size_t alignment);
+
+/* work.c: prepares and ends the CPU's data path of a queue pair. The first returns NO_MEMORY. */
+doca_error_t work_open(struct doca_verbs_qp *qp);
+void work_close(struct doca_verbs_qp *qp);
+/* The queue pair is in RST: nothing is posted. */
+void work_reset(struct doca_verbs_qp *qp);
 
 #endif
