@@ -69,7 +69,7 @@ def strangers_notebook(path: Path) -> None:
     version = {"version_major": 2, "version_minor": 0}
     widget = {**model, "state": state}
     book = notebook("")
-    saved = {**version, "state": {"saved": widget}}
+    saved = {**version, "state": dict.fromkeys(("saved", "undefined"), widget)}
     book.metadata["widgets"] = {"application/vnd.jupyter.widget-state+json": saved}
     view = {WIDGET: {**version, "model_id": "saved"}, "text/html": HOSTILE_TEXTS["element"]}
     book.cells[0].outputs = [nbformat.v4.new_output("display_data", data=view)]
@@ -81,6 +81,15 @@ def test_a_strangers_notebook_runs_no_code_until_it_is_trusted(page: LabPage) ->
     book = Notebook(page, "stranger.ipynb").open()
     book.cell("import ipywidgets\nipywidgets.IntSlider()")
     expect(page.page.locator(".widget-slider")).to_be_visible()  # the saved ones would be restored
+    assert page.page.evaluate(OWNED) == []
+    # Jupyter's server signs a notebook as soon as it is saved without a stranger's outputs.
+    book.command("notebook:clear-all-cell-outputs")
+    book.cell("1 + 1")
+    book.save()
+    page.go()
+    Notebook(page, "stranger.ipynb").open()
+    book.cell("import ipywidgets\nipywidgets.IntSlider()")
+    expect(page.page.locator(".widget-slider")).to_be_visible()
     assert page.page.evaluate(OWNED) == []
     signed = page.lab.root / "signed.ipynb"
     strangers_notebook(signed)

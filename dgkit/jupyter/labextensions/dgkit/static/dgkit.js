@@ -139,12 +139,18 @@
 
   // A saved widget of anywidget has code, and JupyterLab's widget manager loads the saved widgets of
   // untrusted notebooks, too. It asks for them once, after the notebook is loaded: withhold them then.
-  // The file keeps them, and they are loaded when the notebook is trusted and opened again.
+  // The file keeps them, and they are loaded when the notebook is trusted and opened again. But the server
+  // also signs a notebook that nobody trusted, when it is saved and no output could have code. So an output
+  // has to show one of them, too: only a cell that was trusted with its output keeps it.
   function withholdWidgets({ context }) {
     context.ready.then(() => {
       const { model } = context;
       const code = [...model.cells].filter(({ type }) => type === "code");
-      if (code.length && code.every(({ trusted }) => trusted)) return;
+      const saved = model.getMetadata("widgets")?.["application/vnd.jupyter.widget-state+json"]?.state ?? {};
+      const idOf = ({ data }) => data?.["application/vnd.jupyter.widget-view+json"]?.model_id;
+      const shown = (output) => typeof idOf(output) === "string" && Object.hasOwn(saved, idOf(output));
+      const isTrusted = code.every(({ trusted }) => trusted);
+      if (isTrusted && code.some(({ outputs }) => outputs.toJSON().some(shown))) return;
       const metadata = model.getMetadata.bind(model);
       model.getMetadata = (key) => (key === "widgets" ? undefined : metadata(key));
     });
