@@ -13,6 +13,7 @@ report     latency and bandwidth reports
 gpu_initiated  queues that a GPU's kernels post to; the emulated GPU
 testbed    a virtual host and a virtual Arm DPU under QEMU
 doctor     diagnosis of a machine: why a GPU and a DPU cannot reach each other
+bluefield  a host's BlueField, set up over SSH
 fleet      many pairs of host and DPU, on Dask (extra `fleet`)
 widgets    panels for notebooks (extra `lab`)
 jupyter    `dgkit lab`'s server (extra `lab`)
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from .dma import Transfer as Transfer
     from .doctor.api import doctor as doctor
     from .errors import AccessDenied as AccessDenied
+    from .errors import BluefieldError as BluefieldError
     from .errors import BoundsError as BoundsError
     from .errors import ClosedError as ClosedError
     from .errors import DescriptorError as DescriptorError
@@ -106,10 +108,10 @@ _NAMES = {
     "session": ("Session", "connect"),
     "types": ("Access", "Op", "Path", "Status"),
     "errors": (
-        *("AccessDenied", "BoundsError", "ClosedError", "DescriptorError", "DeviceUnavailable"),
-        *("DgkitError", "ExportError", "KernelError", "LimitReached", "NativeError", "OutOfMemory"),
-        *("PeerError", "PeerLost", "PeerRefused", "PeerTimeout", "PeerVersion"),
-        *("QueueFull", "QueueInUse", "RegionBusy", "TestbedError"),
+        *("AccessDenied", "BluefieldError", "BoundsError", "ClosedError", "DescriptorError"),
+        *("DeviceUnavailable", "DgkitError", "ExportError", "KernelError", "LimitReached"),
+        *("NativeError", "OutOfMemory", "PeerError", "PeerLost", "PeerRefused", "PeerTimeout"),
+        *("PeerVersion", "QueueFull", "QueueInUse", "RegionBusy", "TestbedError"),
         *("TransferError", "Unsupported"),
     ),
 }

@@ -15,6 +15,7 @@ else:
 
 __all__ = [
     "AccessDenied",
+    "BluefieldError",
     "BoundsError",
     "ClosedError",
     "DescriptorError",
@@ -114,6 +115,10 @@ class OutOfMemory(NativeError, MemoryError):
 
 class LimitReached(NativeError):
     """A limit of the system (open files, mappings) is reached. The message names it."""
+
+
+class BluefieldError(DgkitError):
+    """The Arm side of a BlueField cannot be reached, or a step of its set-up failed."""
 
 
 class TestbedError(DgkitError):

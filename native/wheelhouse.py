@@ -13,7 +13,6 @@ import hashlib
 import re
 import shutil
 import struct
-import subprocess
 import sys
 import sysconfig
 import tempfile
@@ -21,37 +20,18 @@ import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from dgkit.bluefield.pack import OLDEST_GLIBC, download, run  # noqa: E402
+from dgkit.errors import BluefieldError  # noqa: E402
+
 ARM_ELF = 183  # EM_AARCH64, elf.h
-OLDEST_GLIBC = 17  # manylinux2014_aarch64, the first tag for aarch64 wheels, is glibc 2.17
-
-# pip evaluates markers such as `python_version < "3.11"` for the running Python, not for the one of
-# --python-version; this runs pip with the marker environment of the target.
-PIP_FOR_TARGET = """
-import sys
-from pip._internal.cli.main import main
-from pip._vendor.packaging import markers
-build, python = markers.default_environment(), sys.argv.pop(1)
-target = {"python_version": python, "python_full_version": python + ".0"}
-target["platform_machine"] = "aarch64"
-markers.default_environment = lambda: {**build, **target}
-sys.exit(main())
-"""
-
 EXAMPLES = """\
 examples:
   native/wheelhouse.py wheelhouse                      for the Python of BlueField's Ubuntu 22.04
   native/wheelhouse.py wheelhouse --python 3.12        for another Python of the DPU
   native/wheelhouse.py wheelhouse --extra lab          with JupyterLab, to run notebooks on the DPU
 """
-
-
-def run(*command: str | Path) -> str:
-    """Run a command and return its output; on failure, print the output and exit."""
-    done = subprocess.run([*map(str, command)], capture_output=True, text=True, check=False)
-    if done.returncode:
-        print(done.stdout, done.stderr, sep="\n", file=sys.stderr)
-        sys.exit(f"{Path(str(command[0])).name} failed (exit status {done.returncode})")
-    return done.stdout
 
 
 def cross_headers(into: Path) -> Path:
@@ -127,18 +107,6 @@ def retag(wheel: Path, platform: str, into: Path) -> Path:
     return target
 
 
-def download(wheel: Path, folder: Path, *, python: str, glibc: int, extras: list[str]) -> None:
-    """Download the wheel's dependencies for that Python and glibc 2.`glibc` on aarch64."""
-    platforms = [f"manylinux_2_{minor}_aarch64" for minor in range(glibc, OLDEST_GLIBC - 1, -1)]
-    platforms.append("manylinux2014_aarch64")
-    pip = [sys.executable, "-c", PIP_FOR_TARGET, python]
-    pip += ["download", "--quiet", "--only-binary=:all:"]
-    pip += ["--python-version", python, "--implementation", "cp"]
-    pip += ["--abi", f"cp{python.replace('.', '')}", "--abi", "abi3", "--abi", "none"]
-    pip += [f"--platform={platform}" for platform in platforms]
-    run(*pip, "--dest", folder, f"{wheel}[{','.join(extras)}]" if extras else wheel)
-
-
 def main() -> None:
     """Parse the command line and build the folder."""
     parser = argparse.ArgumentParser(
@@ -168,7 +136,8 @@ def main() -> None:
         )
         tutorials = options.folder / "notebooks/tutorials"
         shutil.copytree(ROOT / "notebooks/tutorials", tutorials, dirs_exist_ok=True)
-    download(wheel, options.folder, python=options.python, glibc=glibc, extras=options.extra)
+    needed = f"{wheel}[{','.join(options.extra)}]" if options.extra else str(wheel)
+    download([needed], options.folder, python=options.python, glibc=glibc)
     wanted = f"'dgkit[{','.join(options.extra)}]'" if options.extra else "dgkit"
     print(f"{len(list(options.folder.glob('*.whl')))} wheels in {options.folder}. On the DPU:")
     print("  python3 -m venv dgkit-venv")
@@ -176,4 +145,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except BluefieldError as error:
+        sys.exit(str(error))

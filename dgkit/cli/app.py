@@ -34,6 +34,7 @@ _COMMANDS = {
     "serve": "Run an agent that other processes connect to.",
     "lab": "Start JupyterLab and a software DPU for its notebooks.",
     "bench": "Measure latency and bandwidth.",
+    "bluefield": "Set up this host's BlueField by one command, and report what it does.",
     "keys": "Manage the key pairs of tcp:// addresses.",
     "fleet": "Measure and diagnose many pairs of host and DPU, on Dask.",
     "testbed": "Run a virtual host and a virtual Arm DPU.",

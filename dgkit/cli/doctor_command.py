@@ -273,7 +273,7 @@ def _print(options: _Options, diagnosis: Diagnosis) -> int:
     if options.json_:
         print_json(diagnosis.as_dict())
     else:
-        _show(diagnosis, verbose=options.verbose)
+        show(diagnosis, verbose=options.verbose)
     return diagnosis.exit_code
 
 
@@ -474,7 +474,8 @@ def _progress(text: str) -> Iterator[Callable[[int, int], None]]:
         yield advance
 
 
-def _show(diagnosis: Diagnosis, *, verbose: bool) -> None:
+def show(diagnosis: Diagnosis, *, verbose: bool) -> None:
+    """Print the page of a diagnosis."""
     from ..doctor.format.terminal import page
 
     _print_page(page, diagnosis, verbose=verbose)

@@ -94,6 +94,11 @@ def _check_extra(ctx: click.Context, argument: str) -> None:
     help="Address of a running agent to put into DGKIT_ADDRESS instead of starting one.",
 )
 @click.option(
+    "--bluefield",
+    is_flag=True,
+    help="Use the agent of `dgkit bluefield up`: as --address bluefield.",
+)
+@click.option(
     "--json", "json_", is_flag=True, help="Print url, port, agent and folder as one line of JSON."
 )
 @click.pass_context
@@ -104,6 +109,7 @@ def lab(
     no_browser: bool,
     agent: bool,
     address: str | None,
+    bluefield: bool,
     json_: bool,
 ) -> int:
     """Start JupyterLab in FOLDER, and a software DPU for its notebooks, until Ctrl-C.
@@ -123,6 +129,7 @@ def lab(
       dgkit lab --port 8888 --no-agent -- --LabApp.extensions_in_dev_mode=True
       dgkit serve --provider cuda        # in another terminal; prints ADDRESS
       dgkit lab --address ADDRESS
+      dgkit lab --bluefield
 
     On a remote machine: start it there through ssh with a tunnel for its port, as below, and open
     the URL that it prints. A BlueField's host reaches it at 192.168.100.2 (tmfifo):
@@ -135,6 +142,8 @@ def lab(
     """
     if importlib.util.find_spec("jupyterlab") is None:
         raise ImportError("JupyterLab is not installed: `pip install '.[lab]'` in dgkit's folder")
+    if bluefield:
+        address = _bluefield(address)
     root = folder or next(path for path in (Path("notebooks"), Path()) if path.is_dir())
     if port:
         _check_free(port)
@@ -143,6 +152,17 @@ def lab(
             root.resolve(), ctx.meta[_EXTRA_ARGS], port, not no_browser and _has_browser(), json_,
             address, agent and address is None,
         )  # fmt: skip
+
+
+def _bluefield(address: str | None) -> str:
+    """Return the name of the agent of `dgkit bluefield up`, which must answer."""
+    from ..session.connect import inspect
+    from ..wire.saved import BLUEFIELD
+
+    if address not in (None, BLUEFIELD):
+        raise click.UsageError("--address and --bluefield exclude each other")
+    inspect(BLUEFIELD)
+    return BLUEFIELD
 
 
 def _run(

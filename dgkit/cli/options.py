@@ -48,9 +48,12 @@ def duration(low: float, high: float) -> Callable[[str | float], float]:
 
 
 def address(text: str) -> str:
-    """Check that text is the address of an agent and return it unchanged."""
+    """Check that text is the address of an agent, or "bluefield"; return it unchanged."""
     from ..wire.address import parse
+    from ..wire.saved import BLUEFIELD
 
+    if text == BLUEFIELD:
+        return text
     try:
         parsed = parse(text)
     except ValueError as exc:

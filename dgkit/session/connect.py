@@ -14,6 +14,7 @@ from ..errors import PeerRefused, PeerTimeout, Unsupported
 from ..files import check_descriptors
 from ..types import DOCA, OWN_EXPORT
 from ..wire import keys as keyring
+from ..wire import saved
 from ..wire.address import Address
 from ..wire.connection import Connection
 from ..wire.host_id import boot_id, host_name
@@ -130,9 +131,10 @@ def connect(
     """Open a session with the agent at `address`, or with a software DPU that it starts and owns.
 
     Args:
-        address: What `dgkit serve` prints: ipc:///PATH, or tcp://HOST:PORT?key=KEY. None: start a
-            software DPU. The arguments from `provider` to `max_memory` configure the software DPU,
-            or this process if the agent is a host's, since this process then moves the bytes.
+        address: What `dgkit serve` prints: ipc:///PATH, or tcp://HOST:PORT?key=KEY; or "bluefield",
+            the agent that `dgkit bluefield up` has started. None: start a software DPU. The
+            arguments from `provider` to `max_memory` configure the software DPU, or this process if
+            the agent is a host's, since this process then moves the bytes.
         host: Address of the host's agent, if both sides are agents and `address` is the DPU's. This
             process is then on neither side: its data crosses the connection to the DPU, without
             DMA, and the arguments from `provider` to `max_memory` have no effect.
@@ -179,6 +181,7 @@ def connect(
         raise ValueError(f"pci={pci!r} is for 'doca' and 'softdoca', not for {provider!r}")
     if address is None:
         return _with_software_dpu(options, max_memory, timeout)
+    address, keys = saved.resolve(address, keys)
     check_descriptors("a session", _DESCRIPTORS if host is None else 2 * _DESCRIPTORS)
     if host is not None:
         return _open_two(address, host, keys, timeout or _request_timeout(address))
@@ -204,6 +207,7 @@ def inspect(
     from ..wire.connection import Connection
     from ..wire.messages import Stats
 
+    address, keys = saved.resolve(address, keys)
     where = parse(address)
     with contextlib.closing(Connection(where, own_keys(where, keys))) as link:
         return exchange_hello(link, timeout), link.ask(Stats(), timeout=timeout).counters

@@ -68,12 +68,13 @@ def folder() -> Path:
         NativeError: It cannot be created.
         AccessDenied: Other users can write to it.
     """
-    path = Path(_folder_path())
+    path = Path(folder_path())
     make_own_folder(path, "XDG_CONFIG_HOME")
     return path
 
 
-def _folder_path() -> str:
+def folder_path() -> str:
+    """Return the keys folder, which may not exist."""
     config = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
     return f"{config}/dgkit/keys"
 
@@ -201,7 +202,7 @@ class AllowedKeys:
             AccessDenied: Other users can write to the file or its folder.
             ValueError: The file is not text.
         """
-        where = _folder_path()
+        where = folder_path()
         path = f"{where}/allowed"
         try:
             check_own_folder(where)

@@ -66,12 +66,24 @@ ALLOWED = {
     "teach": _BASE | {"dma", "gpu_initiated", "memory"},
     "dpu": _BOTTOM - {"wire"},
     "agent": _BOTTOM | {"_version", "dpu"},
+    "bluefield": _BASE
+    | {"_version", "dma", "doctor", "memory", "report", "runtime_folder", "session", "wire"},
     "fleet": _BASE | {"_version", "doctor", "report", "session", "wire"},
     "session": _BOTTOM | {"_version", "dpu", "gpu_initiated"},
     "widgets": _BASE | {"doctor", "gpu_initiated", "memory", "report", "session"},
     "jupyter": set(),
     "cli": _BOTTOM
-    | {"__init__", "_version", "adapter_faults", "agent", "doca", "doca_trace", "doctor", "fleet"}
+    | {
+        "__init__",
+        "_version",
+        "adapter_faults",
+        "agent",
+        "bluefield",
+        "doca",
+        "doca_trace",
+        "doctor",
+        "fleet",
+    }
     | {"gpu_initiated", "nccl", "runtime_folder", "session", "software_adapter"}
     | {"teach", "testbed"},
     "__init__": _BASE

@@ -59,6 +59,9 @@ def _has_guest_tools() -> bool:
     return all(shutil.which(name) for name in names)
 
 
+_WITH_SBIN = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin"
+
+
 def _can_make_venvs(python: str = sys.executable) -> bool:
     command = [python, "-c", "import ensurepip, venv"]
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
@@ -84,6 +87,10 @@ PROGRAMS: dict[str, tuple[Callable[[], bool], str]] = {
     "machine emulator": (
         _has_guest_tools,
         "qemu-system-x86 qemu-system-arm kmod iproute2 openssh-client",
+    ),
+    "sshd": (
+        lambda: bool(shutil.which("ssh") and shutil.which("sshd", path=_WITH_SBIN)),
+        "openssh-client openssh-server",
     ),
     "RDMA libraries": (_has_rdma, "libibverbs1 librdmacm1 ibverbs-providers"),
     "pyverbs": (_has_pyverbs, "python3-pyverbs"),

@@ -1,0 +1,231 @@
+"""`dgkit bluefield` over a real SSH server of this user: set-up, faults, and going on from them."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+from support.processes.ssh_server import CUT, SshServer, stub_wheels
+from support.processes.waiting import until
+
+from dgkit.bluefield.card import HostView, view
+from dgkit.doctor.api import load_machine
+from dgkit.errors import BluefieldError
+
+MACHINES = Path(__file__).parents[2] / "notebooks/tutorials/machines"
+H200 = Path(__file__).parents[1] / "doctor/machines/h200.snap"
+CONNECT = """\
+import dgkit
+with dgkit.connect("bluefield") as session:
+    region = session.empty(64)
+    session.write(region, b"from the Arm side")
+    print(bytes(region.array[:17]).decode(), session.dpu.provider)
+"""
+
+
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory):
+    return stub_wheels(tmp_path_factory.mktemp("wheels") / "wheels")
+
+
+@pytest.fixture
+def folder():
+    with tempfile.TemporaryDirectory(prefix="dg-", dir="/tmp") as short:  # names of sockets are
+        yield Path(short)
+
+
+@pytest.fixture
+def arm(folder):
+    server = SshServer(folder)
+    yield server
+    pid = server.home / ".dgkit-bluefield/pid"
+    if pid.exists():
+        os.kill(int(pid.read_text()), signal.SIGKILL)
+    server.close()
+
+
+class Host:
+    """A user of the host."""
+
+    def __init__(self, folder, arm, wheels):
+        self.folder, self._arm, self._wheels = folder, arm, wheels
+        for name in ("home", "run"):
+            (folder / name).mkdir(mode=0o700, parents=True)
+        self.environment = os.environ | {
+            "HOME": str(folder / "home"), "XDG_RUNTIME_DIR": str(folder / "run"),
+            "XDG_CONFIG_HOME": str(folder / "home/config"), "XDG_CACHE_HOME": str(folder / "cache"),
+        }  # fmt: skip
+
+    def run(self, *words):
+        command = [sys.executable, *words]
+        return subprocess.run(
+            command, env=self.environment, capture_output=True, text=True, check=False,
+            stdin=subprocess.DEVNULL, timeout=120,
+        )  # fmt: skip
+
+    def bluefield(self, *words):
+        return self.run("-m", "dgkit", "bluefield", *words)
+
+    def up_words(self, ssh=None):
+        return (
+            "up",
+            "--arm",
+            "arm",
+            "--ssh",
+            ssh or self._arm.ssh,
+            "--wheels",
+            self._wheels,
+            "--yes",
+        )
+
+    def up(self, ssh=None):
+        return self.bluefield(*self.up_words(ssh))
+
+    def start_up(self):
+        """Start `up` in the background."""
+        command = [sys.executable, "-m", "dgkit", "bluefield", *self.up_words()]
+        pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
+        return subprocess.Popen(command, env=self.environment, **pipes)
+
+    def down(self, *words):
+        return self.bluefield("down", "--ssh", self._arm.ssh, "--yes", *words)
+
+
+@pytest.fixture
+def host(folder, arm, wheels):
+    return Host(folder / "host", arm, wheels)
+
+
+@pytest.mark.parametrize(
+    ("machine", "said"),
+    [
+        (MACHINES / "machine-a.snap", "ubuntu@192.168.100.2"),
+        (MACHINES / "machine-c.snap", "NIC mode"),
+        (H200, "no BlueField"),
+    ],
+)
+def test_without_arm_the_only_usable_card_is_taken(machine, said):
+    host = view(load_machine(machine))
+    try:
+        answer = host.destination(None)
+    except BluefieldError as error:
+        answer = str(error)
+    assert said in answer
+    assert host.destination("me@there") == "me@there"
+    with pytest.raises(BluefieldError, match="there are 2 BlueFields"):
+        HostView(("BlueField-3 at 1", "BlueField-3 at 2"), (), ()).destination(None)
+
+
+def stored(folder):
+    """Return the files of a home folder."""
+    return sorted(path.name for path in folder.rglob("*") if path.is_file())
+
+
+def test_up_moves_bytes_and_down_leaves_nothing_on_either_side(host, arm, folder, wheels):
+    nothing = host.bluefield("status", "--json")
+    assert json.loads(nothing.stdout)["set_up"] is False
+    assert "run `dgkit bluefield up` first" in host.run("-c", CONNECT).stderr
+    assert "--yes agrees" in host.bluefield(*host.up_words()[:-1]).stderr  # there is no terminal
+    assert not list(arm.home.iterdir())
+    assert not stored(host.folder / "home")
+
+    reached, other = folder / "reached", Host(folder / "other", arm, wheels)
+    arm.at_step(1, f"touch {reached}; while [ -e {reached} ]; do sleep 0.1; done")
+    first = host.start_up()
+    until(reached.exists, "the first step")
+    assert "somebody else sets up dgkit at arm now" in other.up().stderr
+    reached.unlink()
+    said = first.communicate(timeout=120)[1]
+    assert first.returncode == 0, said
+    assert "host memory: 1 MiB there and back are equal" in said
+    assert "software DPU" in said  # a figure of software never stands without its label
+    assert "not doca: on both sides, " in said
+    assert "gpu memory: no: " in said
+    assert host.run("-c", CONNECT).stdout.split("\n")[0] == "from the Arm side soft"
+    found = json.loads(host.bluefield("status", "--json").stdout)
+    assert (found["answers"], found["provider"], found["arm"]) == (True, "soft", "arm")
+
+    joined = other.up()
+    assert joined.returncode == 0
+    assert "is there already" in joined.stderr
+    assert "agent: runs" in joined.stderr
+    assert 'dgkit.connect("bluefield")' in joined.stdout
+
+    os.kill(int((arm.home / ".dgkit-bluefield/pid").read_text()), signal.SIGKILL)
+    lost = host.bluefield("status")
+    assert lost.returncode == 4
+    assert "`dgkit bluefield up` starts it again" in lost.stdout
+    assert "agent: started" in host.up().stderr
+
+    assert "1 other keys use the agent, which stays" in host.down().stderr
+    assert not [name for name in stored(host.folder / "home") if "bluefield" in name]
+    assert "no BlueField is set up here" in host.down().stderr
+    assert other.down().returncode == 0
+    assert not list(arm.home.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("client", "said"),
+    [
+        ({"port": 1}, "no SSH server listens there"),
+        ({"key": "other_key"}, "it accepts neither the password nor a key"),
+        ({"known": "empty"}, "its host key is not known and was not accepted"),
+        ({"known": "changed"}, "its host key is not the one that is known"),
+    ],
+)
+def test_why_ssh_does_not_connect(host, arm, client, said):
+    other = (arm.folder / "other_key.pub").read_text().split()[:2]
+    (arm.folder / "changed").write_text(f"[127.0.0.1]:{arm.port} {' '.join(other)}\n")
+    up = host.up(arm.client(**client))
+    assert up.returncode == 1
+    assert said in up.stderr
+    assert not list(arm.home.iterdir())
+
+
+def test_up_names_what_the_arm_side_lacks(host, arm):
+    def up_with(script, *programs):
+        for program in programs:
+            arm.replace(program, script)
+        up = host.up()
+        arm.restore()
+        assert up.returncode == 1
+        return up.stderr
+
+    pythons = ["python3", *(f"python3.{minor}" for minor in range(10, 15))]
+    assert "has Python 3.8; dgkit needs 3.10" in up_with("echo 3.8", *pythons)
+    assert "has no Python with its module venv; dgkit needs 3.10" in up_with("exit 127", *pythons)
+    assert "has 20 KiB free" in up_with("echo; echo / 9 9 20 9% /", "df")
+    assert "has no glibc" in up_with("echo musl", "getconf")
+    assert not list(arm.home.iterdir())
+    full = "echo 'tar: No space left on device' >&2; exit 2"
+    assert "the disk at arm is full (step 'install'): free some" in up_with(full, "tar")
+    arm.replace("date", "echo 1000")
+    planned = host.bluefield(*host.up_words()[:-1])  # shown, and not agreed to
+    assert "The clock there shows 1970-01-01" in planned.stdout
+
+
+def test_up_goes_on_after_a_lost_link_and_after_ctrl_c_in_each_step(host, arm):
+    step, reached = 0, arm.folder / "reached"
+    while True:
+        arm.at_step(step := step + 1, CUT)
+        up = host.up()
+        if up.returncode == 0:
+            break
+        assert "was lost in the step" in up.stderr
+        assert "it goes on from there" in up.stderr
+        arm.at_step(step, f"touch {reached}; sleep 0.2")
+        interrupted = host.start_up()
+        until(lambda up=interrupted: reached.exists() or up.poll() is not None, "the step")
+        interrupted.send_signal(signal.SIGINT)
+        said = interrupted.communicate(timeout=60)[1]
+        if reached.exists():  # the step may have had more calls in the run that was cut
+            assert interrupted.returncode == 130, said
+            assert "Traceback" not in said
+            reached.unlink()
+    assert step > 5
+    assert arm.steps() < step
+    assert "host memory: 1 MiB there and back are equal" in up.stderr
