@@ -20,7 +20,6 @@ kernel_latency.py     latency of transfers that kernels of this process start
 monitor.py            continuous latency monitoring
 sample_source.py      where a monitor's samples come from
 session_gpu_queue.py  queue that kernels of this process post to
-await_transfer.py     awaiting a transfer
 """
 
 from .connect import connect, inspect

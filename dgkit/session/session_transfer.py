@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from ..schema import Moved
     from .session_region import SessionRegion
 
+_POLL_S = 0.1  # how often an awaited transfer checks that the worker runs
 _PATHS = [str(path) for path in Path]
 _OVER_WIRE = "between this process and the DPU by the control connection, without DMA"
 
@@ -212,9 +214,17 @@ class SessionTransfer:
         return self._wait_in_loop().__await__()
 
     async def _wait_in_loop(self) -> TransferReport:
-        from .await_transfer import until_done
+        import asyncio  # imported here: only who awaits a transfer needs it
 
-        await until_done(self.done, self.call_on_end, self.cancel_call)
+        loop, ended = asyncio.get_running_loop(), asyncio.Event()
+        notify = lambda: loop.call_soon_threadsafe(ended.set)  # noqa: E731
+        self.call_on_end(notify)
+        try:
+            while not self.done():
+                with contextlib.suppress(asyncio.TimeoutError):
+                    await asyncio.wait_for(ended.wait(), _POLL_S)
+        finally:
+            self.cancel_call(notify)
         return self.wait()
 
     @property

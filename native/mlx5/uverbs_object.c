@@ -230,12 +230,18 @@ static int open_region(struct mr *m)
 	return -ENOMEM;
 }
 
+/* Whether memory can be registered: its address in entries and that in memory have the same offset
+ * in a page. */
+static bool is_memory(uint64_t start, uint64_t length, uint64_t hca_va)
+{
+	return length && !((start ^ hca_va) & 4095);
+}
+
 int dg_mlx5_reg_mr(struct call *c)
 {
 	const struct ib_uverbs_reg_mr *q = (void *)c->in;
 	struct object *pd = dg_mlx5_find(c->context, q->pd_handle, KIND_PD);
-	/* The address in entries and that in memory have the same offset in a page. */
-	if (!pd || !q->length || (q->start ^ q->hca_va) & 4095)
+	if (!pd || !is_memory(q->start, q->length, q->hca_va))
 		return -EINVAL;
 	int rc = check_access(q->access_flags);
 	if (rc)
@@ -273,7 +279,7 @@ int dg_mlx5_rereg_mr(struct call *c)
 	enum { MEMORY = 1 << 0, PD = 1 << 1, ACCESS = 1 << 2 };
 	const struct ib_uverbs_rereg_mr *q = (void *)c->in;
 	struct mr *m = dg_mlx5_find(c->context, q->mr_handle, KIND_MR), before, after;
-	if (!q->flags || (q->flags & MEMORY && (!q->length || (q->start ^ q->hca_va) & 4095)))
+	if (!q->flags || (q->flags & MEMORY && !is_memory(q->start, q->length, q->hca_va)))
 		return -EINVAL;
 	if (q->flags & ~(uint32_t)(MEMORY | PD | ACCESS))
 		return -EOPNOTSUPP;

@@ -169,12 +169,6 @@ static inline struct exec_flight *flight_at(const struct executor *x, uint32_t n
 	return &x->flights[n % EXEC_FLIGHTS];
 }
 
-/* Whether this thread may access the region's bytes. */
-static inline bool is_plain(const struct dg_region_entry *e)
-{
-	return !(e->method | e->may_fault);
-}
-
 static inline char *exec_local(const struct exec_piece *p)
 {
 	return p->local ? p->local->entry->base + p->local_offset : (char *)(uintptr_t)p->bytes;

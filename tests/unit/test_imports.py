@@ -305,7 +305,7 @@ def test_only_a_module_a_layer_and_those_in_dasks_loop_know_asyncio() -> None:
         if name.split(".")[0] == "asyncio"
     }
     in_dasks_loop = {"fleet/dispatch.py", "fleet/machine_leases.py"}
-    loops = {"dma/aio.py", "session/await_transfer.py", "widgets/base/traits.py"}
+    loops = {"dma/aio.py", "session/session_transfer.py", "widgets/base/traits.py"}
     assert knows == loops | in_dasks_loop
 
 

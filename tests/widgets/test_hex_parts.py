@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dgkit.widgets.hexview.clipboard import DTYPES, format_bytes
 from dgkit.widgets.hexview.search import (
     DifferenceMatcher,
     Match,
@@ -14,6 +13,7 @@ from dgkit.widgets.hexview.search import (
     parse_pattern,
     run_search,
 )
+from dgkit.widgets.hexview.selection import DTYPES, format_bytes
 from dgkit.widgets.hexview.view_pages import BLOCK, ChangeTracker, block_range
 
 

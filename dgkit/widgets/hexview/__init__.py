@@ -1,7 +1,7 @@
 """Hex view of a region.
 
 hexview         the panel: requests of its views and calls from a cell
-selection       what the panel shows: region, position, selected bytes and options
+selection       what the panel shows: region, position, selected bytes, options; copies as text
 fetch           bytes as the DPU reads them and as the host sees them
 view_pages      the pages in view, read again while live viewing is on, and what changed
 search          the one running search of a panel: for a pattern or a difference, chunk by chunk
@@ -13,7 +13,6 @@ bookmarks       named places
 edit            edits as DMA writes, and undo
 time_machine    the bytes as they were at each of the last writes, and who wrote them
 write_history   the bytes of a region before and after each of its last writes
-clipboard       bytes as text in several formats
 
 JavaScript: values (numbers), grid (rows), keys (cursor), tools (controls), overview (the strip),
 image, structure (fields), time_machine, places (bookmarks, going back), box (pages), hexview.

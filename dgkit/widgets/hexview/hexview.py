@@ -16,14 +16,13 @@ from ..base.panel import handler
 from ..base.session_model import SessionPanel
 from ..base.traits import State, choose_region, in_own_thread, region_id
 from .bookmarks import Bookmarks
-from .clipboard import MAX_BYTES, format_bytes
 from .edit import Edit, EditHistory
 from .fetch import Reader, why_no_host
 from .image import RegionImage
 from .overview import Overview
 from .region_scan import ShownBytes
 from .search import SearchTask, parse_pattern
-from .selection import Options, RegionSelection, SelectedBytes
+from .selection import MAX_BYTES, Options, RegionSelection, SelectedBytes, format_bytes
 from .structure import StructureView
 from .time_machine import TimeMachine
 from .view_pages import LiveView, Page

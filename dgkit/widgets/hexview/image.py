@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from ...errors import BoundsError
 from ..base.panel import handler
 from ..base.session_model import describe
-from .clipboard import DTYPES
 from .region_scan import Key, Read, RegionScan, ShownBytes
+from .selection import DTYPES
 
 if TYPE_CHECKING:
     from bokeh.plotting import figure as Figure

@@ -96,6 +96,12 @@ static inline bool by_exporter(const struct dg_region_entry *e)
 #define REGION_NAME(id)   ((uint32_t)(id))
 extern struct dg_region_entry *dg_region_table;
 
+/* Whether this thread may access the region's bytes. */
+static inline bool is_plain(const struct dg_region_entry *e)
+{
+	return !(e->method | e->may_fault);
+}
+
 static inline struct dg_region_entry *region_entry_at(uint32_t index)
 {
 	return dg_region_table + index;

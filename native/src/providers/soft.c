@@ -127,8 +127,7 @@ static bool waits(const struct dg_op *op)
 {
 	const struct dg_region_entry *local = region_entry_at(op->local);
 	const struct dg_region_entry *remote = region_entry_at(op->remote);
-	return !(op->flags & (OP_PLAIN | OP_ATOMIC)) &&
-	       (local->method | local->may_fault | remote->method | remote->may_fault);
+	return !(op->flags & (OP_PLAIN | OP_ATOMIC)) && !(is_plain(local) && is_plain(remote));
 }
 
 static bool serve(struct engine *e, struct dg_pipe *p)
