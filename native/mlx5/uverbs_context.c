@@ -25,16 +25,16 @@ dg_device *dg_mlx5_device(void)
 	return device;
 }
 
-/* The NIC's thread does not spin: the program's threads make passes while they post and poll, and where
- * they do not, it wakes up after 20 us (src/poller.c). More spinning threads than cores would each run for
- * a time slice. */
+/* The NIC's thread sleeps while the program's threads make passes, as they post and poll by libibverbs. It spins for
+ * those that do so by themselves (UCX), unless there are more spinning threads than cores: src/poller.c. */
 static int open_nic(void)
 {
+	enum { SPIN_NS = 1000000 };
 	if (nic)
 		return 0;
 	int rc = dg_device_open("soft", NULL, &device);
 	if (!rc)
-		rc = dg_nic_open_part(device, 0, &nic);
+		rc = dg_nic_open_part(device, SPIN_NS, &nic);
 	if (!rc)
 		rc = dg_mlx5_observe(nic);
 	if (rc)

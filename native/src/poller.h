@@ -25,7 +25,10 @@ struct dg_poller {
 	pthread_mutex_t lock;
 	atomic_uint wanted; /* number of threads that wait for the lock */
 	atomic_uint stop;
-	uint64_t spin_ns; /* how long it spins when idle, before it sleeps between passes */
+	atomic_bool is_helped; /* another thread made or tried a pass, since the thread last looked */
+	/* How long it spins when idle, before it sleeps between passes; not at all while others need its CPU, or make
+	 * the passes. */
+	uint64_t spin_ns;
 	bool (*pass)(void *arg); /* one pass; returns whether anything was done */
 	void *arg;
 	struct dg_poller_stats stats;

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/wait.h>
 
@@ -1444,6 +1445,47 @@ TEST(queue_pairs_take_turns)
 	for (int i = 0; i < N; i++)
 		program_close(&q[i]);
 	pair_close(&p);
+}
+
+static uint64_t sleeps(dg_nic *n)
+{
+	dg_nic_stats s;
+
+	CHECK_EQ(dg_nic_stats_get(n, &s), 0);
+	return s.sleeps;
+}
+
+TEST(a_thread_that_is_to_spin_sleeps_where_the_program_makes_passes)
+{
+	dg_device *dev = device_spinning(0);
+	dg_nic *n;
+
+	CHECK_EQ(dg_nic_open(dev, UINT64_MAX, &n), 0);
+	while (!sleeps(n))
+		CHECK_EQ(dg_nic_progress(n), 0);
+	CHECK_EQ(dg_nic_close(n), 0);
+	CHECK_EQ(dg_device_close(dev, PATIENCE), 0);
+}
+
+TEST(a_thread_that_is_to_spin_sleeps_where_others_need_its_cpu)
+{
+	dg_device *dev = device_spinning(0);
+	cpu_set_t all, one;
+	dg_nic *n;
+
+	if (dg_cpus() < 2)
+		SKIP("on one CPU no thread spins");
+	CHECK_EQ(sched_getaffinity(0, sizeof(all), &all), 0);
+	CHECK_EQ(dg_nic_open(dev, UINT64_MAX, &n), 0);
+	CPU_ZERO(&one);
+	CPU_SET(sched_getcpu(), &one);
+	CHECK_EQ(sched_setaffinity(0, sizeof(one), &one), 0);
+	CHECK_EQ(pthread_setaffinity_np(n->poller.thread, sizeof(one), &one), 0);
+	while (!sleeps(n))
+		continue;
+	CHECK_EQ(sched_setaffinity(0, sizeof(all), &all), 0);
+	CHECK_EQ(dg_nic_close(n), 0);
+	CHECK_EQ(dg_device_close(dev, PATIENCE), 0);
 }
 
 TEST(a_forked_child_can_only_close)
