@@ -19,6 +19,7 @@ HEADERS = Path(__file__).parents[2] / "native/softdoca/include"
 SOURCE = r"""
 #include <doca_gpunetio_dev_dma.cuh>
 #include <doca_gpunetio_dev_eth_rxq.cuh>
+#include <doca_gpunetio_dev_eth_txq.cuh>
 #include <doca_gpunetio_dev_verbs_counter.cuh>
 #include <doca_gpunetio_dev_verbs_twosided.cuh>
 typedef doca_gpu_dev_verbs_qp Qp;
@@ -154,6 +155,60 @@ extern "C" __global__ void take(uint8_t *m, uint32_t most, int64_t *out)
     out[2] = rxq->next;
 }
 
+/* Up to DOCA 3.1: each of four threads sends its packet, twice. The ring of 8 has 65,532 entries behind it. */
+extern "C" __global__ void enqueue(uint8_t *m, int strong, int64_t *out)
+{
+    auto *txq = (doca_gpu_eth_txq *)m;
+    auto *words = (doca_gpu_dev_eth_txq_words *)(m + 256);
+    doca_gpu_buf buf{1000 + threadIdx.x, 60, 7, 0};
+    uint32_t position, mask;
+    if (threadIdx.x == 0) {
+        *txq = {65532, 65532, 65532, 8, (doca_gpu_dev_eth_txq_wqe *)(m + 512), words};
+        words->producer = words->done = words->completions = 65532;
+        words->failed = UINT64_MAX;
+    }
+    __syncthreads();
+    for (int i = 0; i < 2; i++) {
+        doca_gpu_dev_eth_txq_get_info(txq, &position, &mask);
+        __syncthreads();
+        if (strong)
+            doca_gpu_dev_eth_txq_send_enqueue_strong(txq, &buf, 60, DOCA_GPU_SEND_FLAG_NOTIFY);
+        else
+            doca_gpu_dev_eth_txq_send_enqueue_weak(txq, &buf, 60, (position + threadIdx.x) & mask, 0);
+        __syncthreads();
+        if (threadIdx.x == 0) {
+            out[i] = words->producer; /* nothing is sent yet */
+            if (strong)
+                doca_gpu_dev_eth_txq_commit_strong(txq);
+            else
+                doca_gpu_dev_eth_txq_commit_weak(txq, blockDim.x);
+            doca_gpu_dev_eth_txq_push(txq);
+        }
+        __syncthreads();
+    }
+    out[2] = words->producer;
+    out[3] = doca_gpu_dev_eth_txq_send_enqueue_strong(txq, &buf, 61, 0);
+}
+
+extern "C" __global__ void receive_block(uint8_t *m, int64_t *out)
+{
+    auto *rxq = (doca_gpu_eth_rxq *)m;
+    auto *words = (doca_gpu_dev_eth_rxq_words *)(m + 256);
+    __shared__ uint64_t first;
+    __shared__ uint32_t taken;
+    doca_gpu_buf *buf;
+    if (threadIdx.x == 0) {
+        *rxq = {.next = 14, .released = 14, .entries = 8, .ring = (doca_gpu_dev_eth_rxq_entry *)(m + 512),
+                .words = words, .bufs = (doca_gpu_buf *)(m + 1024)};
+        words->producer = 17;
+    }
+    __syncthreads();
+    if (!doca_gpu_dev_eth_rxq_receive_block(rxq, 0, 0, &taken, &first) && threadIdx.x < taken) {
+        doca_gpu_dev_eth_rxq_get_buf(rxq, first + threadIdx.x, &buf);
+        out[threadIdx.x] = buf - rxq->bufs;
+    }
+}
+
 /* A wrong key, then more entries than the rings have. */
 extern "C" __global__ void wrong(Qp *q, uint8_t *data, uint32_t key, int rounds, uint64_t *out)
 {
@@ -186,7 +241,7 @@ def data(size, place=L, offset=0):
 
 @pytest.fixture(scope="module")
 def module():
-    return emulate(SOURCE, options=[f"-I{HEADERS}"])
+    return emulate(SOURCE, options=[f"-I{HEADERS}", "-DSOFTDOCA_DOCA=0"])
 
 
 def test_entries_have_the_bytes_of_mlx5(module):
@@ -212,6 +267,23 @@ def test_a_receive_takes_at_most_so_many_packets_and_all_without_a_limit(module,
     memory, out = np.zeros(1024, "u1"), np.zeros(3, "i8")
     module["take"](1, 1, (memory, np.uint32(most), out), timeout=10)
     assert out.tolist() == [0, taken, taken]
+
+
+@pytest.mark.parametrize("strong", [1, 0])
+def test_packets_are_sent_once_they_are_committed_and_pushed(module, strong):
+    memory, out = np.zeros(1024, "u1"), np.zeros(4, "i8")
+    module["enqueue"](1, 4, (memory, np.int32(strong), out), timeout=10)
+    assert out.tolist() == [65532, 65536, 65540, 6]  # INVALID_VALUE: more than the buffer has
+    ring = memory[512 : 512 + 8 * 32].view("<u8,<u8,<u4,<u4,<u4,<u4")
+    assert sorted(ring["f4"].tolist()) == list(range(65532, 65540))
+    assert sorted(ring["f0"].tolist()) == sorted([1000, 1001, 1002, 1003] * 2)
+    assert {(*row,)[2:4] + (int(row["f5"]),) for row in ring} == {(7, 60, strong)}
+
+
+def test_a_block_receives_and_gets_the_buffers_of_its_packets(module):
+    memory, out = np.zeros(2048, "u1"), np.full(4, -1, "i8")
+    module["receive_block"](1, 4, (memory, out), timeout=10)
+    assert out.tolist() == [6, 7, 0, -1]
 
 
 @pytest.mark.parametrize(("opcode", "status", "consumed"), [(0, 0, 70000), (13, -errno.EIO, 69000)])

@@ -167,6 +167,7 @@ WRONG = {
     ("3.3", "flow", "DOCA_FLOW_NO_WAIT"): "2.9 to 3.2",
     ("3.2", "eth_txq", "DOCA_ETH_WAIT_ON_TIME_TYPE_DPDK"): "2.9 to 3.1",
     ("3.0", "eth_rxq", "doca_eth_rxq_apply_queue_id(0, 0)"): "3.1 and later",
+    ("3.2", "dpdk", "doca_dpdk_port_probe(0, 0)"): "2.9 to 3.1",
 }
 
 

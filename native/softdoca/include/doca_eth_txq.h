@@ -98,6 +98,14 @@ DOCA_EXPERIMENTAL
 doca_error_t doca_eth_txq_calculate_timestamp(struct doca_eth_txq *eth_txq, uint64_t timestamp_ns,
 					      uint64_t *wait_on_time_value);
 
+struct doca_gpu_eth_txq;
+
+/* Gets the queue's structure, an argument for kernels until the queue stops. Errors: BAD_STATE unless it
+ * is started. */
+DOCA_EXPERIMENTAL
+doca_error_t doca_eth_txq_get_gpu_handle(const struct doca_eth_txq *eth_txq,
+					 struct doca_gpu_eth_txq **gpu_txq);
+
 #ifdef __cplusplus
 }
 #endif

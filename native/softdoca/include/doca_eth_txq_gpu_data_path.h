@@ -12,14 +12,6 @@
 extern "C" {
 #endif
 
-struct doca_gpu_eth_txq;
-
-/* Gets the queue's structure, an argument for kernels until the queue stops. Errors: BAD_STATE unless it
- * is started. */
-DOCA_EXPERIMENTAL
-doca_error_t doca_eth_txq_get_gpu_handle(const struct doca_eth_txq *eth_txq,
-					 struct doca_gpu_eth_txq **gpu_txq);
-
 /* Lets kernels poll for completions, as they always can in softdoca. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_eth_txq_gpu_set_completion_on_gpu(struct doca_eth_txq *eth_txq);

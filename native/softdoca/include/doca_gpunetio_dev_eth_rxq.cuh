@@ -3,6 +3,7 @@
 #ifndef DOCA_GPUNETIO_DEV_ETH_RXQ_CUH
 #define DOCA_GPUNETIO_DEV_ETH_RXQ_CUH
 
+#include <doca_gpunetio_dev_buf.cuh>
 #include <doca_gpunetio_dev_eth_common.cuh>
 
 /* Returns the address of a received packet. */
@@ -85,6 +86,46 @@ doca_gpu_dev_eth_rxq_recv(struct doca_gpu_eth_rxq *rxq, uint32_t most, uint64_t 
 	}
 	doca_priv_gpu_dev_eth_sync<scope>();
 	return got >> 32 ? DOCA_ERROR_IO_FAILED : DOCA_SUCCESS;
+}
+
+/* ---- up to DOCA 3.1 ----
+ * As doca_gpu_dev_eth_rxq_recv(), by the threads of one scope. */
+
+DOCA_OF_gpu_dev_eth_rxq_receive
+DOCA_GPUNETIO_DEVICE doca_error_t
+doca_gpu_dev_eth_rxq_receive_thread(struct doca_gpu_eth_rxq *rxq, uint32_t most, uint64_t timeout_ns,
+				     uint32_t *count, uint64_t *first)
+{
+	return doca_gpu_dev_eth_rxq_recv<DOCA_GPUNETIO_ETH_EXEC_SCOPE_THREAD>(rxq, most, timeout_ns, first,
+										    count, NULL);
+}
+
+DOCA_OF_gpu_dev_eth_rxq_receive
+DOCA_GPUNETIO_DEVICE doca_error_t
+doca_gpu_dev_eth_rxq_receive_warp(struct doca_gpu_eth_rxq *rxq, uint32_t most, uint64_t timeout_ns,
+				     uint32_t *count, uint64_t *first)
+{
+	return doca_gpu_dev_eth_rxq_recv<DOCA_GPUNETIO_ETH_EXEC_SCOPE_WARP>(rxq, most, timeout_ns, first,
+										    count, NULL);
+}
+
+DOCA_OF_gpu_dev_eth_rxq_receive
+DOCA_GPUNETIO_DEVICE doca_error_t
+doca_gpu_dev_eth_rxq_receive_block(struct doca_gpu_eth_rxq *rxq, uint32_t most, uint64_t timeout_ns,
+				     uint32_t *count, uint64_t *first)
+{
+	return doca_gpu_dev_eth_rxq_recv<DOCA_GPUNETIO_ETH_EXEC_SCOPE_BLOCK>(rxq, most, timeout_ns, first,
+										    count, NULL);
+}
+
+/* Gets the place of a received packet, with the size of a place. */
+DOCA_OF_gpu_dev_eth_rxq_get_buf
+DOCA_GPUNETIO_DEVICE doca_error_t doca_gpu_dev_eth_rxq_get_buf(struct doca_gpu_eth_rxq *rxq,
+								uint64_t index,
+								struct doca_gpu_buf **buf)
+{
+	*buf = rxq->bufs + (index & (rxq->entries - 1));
+	return DOCA_SUCCESS;
 }
 
 #endif

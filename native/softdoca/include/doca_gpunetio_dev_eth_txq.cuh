@@ -6,6 +6,7 @@
 #ifndef DOCA_GPUNETIO_DEV_ETH_TXQ_CUH
 #define DOCA_GPUNETIO_DEV_ETH_TXQ_CUH
 
+#include <doca_gpunetio_dev_buf.cuh>
 #include <doca_gpunetio_dev_eth_common.cuh>
 
 /* ---- step by step ---- */
@@ -189,6 +190,118 @@ DOCA_GPUNETIO_DEVICE void doca_gpu_dev_eth_txq_send(struct doca_gpu_eth_txq *txq
 {
 	doca_gpu_dev_eth_txq_wait_send<sharing, sync_scope, handler, scope>(txq, 0, addr, mkey, size,
 									    flags, ticket);
+}
+
+/* ---- up to DOCA 3.1: enqueue, commit, push ----
+ * Strong: any threads, each of which gets the next place. Weak: the program chooses positions, from
+ * doca_gpu_dev_eth_txq_get_info() on, and one thread commits as many as were written. In a queue either
+ * the one or the other. Entries are sent once they are committed and pushed. */
+
+DOCA_OF_gpu_dev_eth_txq_send_enqueue
+DOCA_GPUNETIO_DEVICE void doca_priv_gpu_dev_eth_txq_enqueue(struct doca_gpu_eth_txq *txq,
+							    uint64_t time_ns, uint64_t addr,
+							    uint32_t key, uint64_t size, uint32_t flags)
+{
+	const uint64_t index =
+		doca_priv_gpu_dev_eth_txq_reserve<DOCA_GPUNETIO_ETH_RESOURCE_SHARING_MODE_GPU>(txq, 1);
+	doca_gpu_dev_eth_txq_wqe_prepare_wait_send(
+		txq, doca_gpu_dev_eth_txq_get_wqe_ptr(txq, index), index, time_ns, addr, key, size,
+		(enum doca_gpu_eth_send_flags)flags);
+	__threadfence_system(); /* the entry before the index, and in the order of the entries */
+	while (doca_priv_gpu_dev_eth_load_acquire(&txq->ready_index) != index)
+		continue;
+	atomicExch((unsigned long long *)&txq->ready_index, index + 1);
+}
+
+/* Errors, of all of these: INVALID_VALUE for more bytes than the buffer has. */
+DOCA_OF_gpu_dev_eth_txq_send_enqueue
+DOCA_GPUNETIO_DEVICE doca_error_t doca_gpu_dev_eth_txq_send_enqueue_strong(
+	struct doca_gpu_eth_txq *txq, const struct doca_gpu_buf *buf, uint32_t nbytes, uint32_t flags)
+{
+	if (nbytes > buf->size)
+		return DOCA_ERROR_INVALID_VALUE;
+	doca_priv_gpu_dev_eth_txq_enqueue(txq, 0, buf->addr, buf->key, nbytes, flags);
+	return DOCA_SUCCESS;
+}
+
+/* What is enqueued behind it waits for the time. */
+DOCA_OF_gpu_dev_eth_txq_send_enqueue
+DOCA_GPUNETIO_DEVICE doca_error_t doca_gpu_dev_eth_txq_wait_time_enqueue_strong(
+	struct doca_gpu_eth_txq *txq, uint64_t time_ns, uint32_t flags)
+{
+	if (time_ns)
+		doca_priv_gpu_dev_eth_txq_enqueue(txq, time_ns, 0, 0, 0, flags);
+	return DOCA_SUCCESS;
+}
+
+DOCA_OF_gpu_dev_eth_txq_send_enqueue
+DOCA_GPUNETIO_DEVICE doca_error_t doca_gpu_dev_eth_txq_commit_strong(struct doca_gpu_eth_txq *txq)
+{
+	return DOCA_SUCCESS;
+}
+
+/* Gets the next position, and the mask of positions. */
+DOCA_OF_gpu_dev_eth_txq_send_enqueue
+DOCA_GPUNETIO_DEVICE doca_error_t doca_gpu_dev_eth_txq_get_info(struct doca_gpu_eth_txq *txq,
+								 uint32_t *position, uint32_t *mask)
+{
+	*mask = 0xffff;
+	*position = (uint32_t)doca_priv_gpu_dev_verbs_read(&txq->ready_index) & *mask;
+	return DOCA_SUCCESS;
+}
+
+DOCA_OF_gpu_dev_eth_txq_send_enqueue
+DOCA_GPUNETIO_DEVICE doca_error_t
+doca_priv_gpu_dev_eth_txq_place(struct doca_gpu_eth_txq *txq, uint64_t time_ns, uint64_t addr,
+				uint32_t key, uint64_t size, uint32_t position, uint32_t flags)
+{
+	const uint64_t next = doca_priv_gpu_dev_verbs_read(&txq->ready_index);
+	const uint64_t index = next + (uint16_t)(position - (uint32_t)next);
+	doca_gpu_dev_eth_txq_wqe_prepare_wait_send(
+		txq, doca_gpu_dev_eth_txq_get_wqe_ptr(txq, index), index, time_ns, addr, key, size,
+		(enum doca_gpu_eth_send_flags)flags);
+	__threadfence_system(); /* the entry before the index */
+	return DOCA_SUCCESS;
+}
+
+DOCA_OF_gpu_dev_eth_txq_send_enqueue
+DOCA_GPUNETIO_DEVICE doca_error_t doca_gpu_dev_eth_txq_send_enqueue_weak(
+	struct doca_gpu_eth_txq *txq, const struct doca_gpu_buf *buf, uint32_t nbytes,
+	uint32_t position, uint32_t flags)
+{
+	if (nbytes > buf->size)
+		return DOCA_ERROR_INVALID_VALUE;
+	return doca_priv_gpu_dev_eth_txq_place(txq, 0, buf->addr, buf->key, nbytes, position, flags);
+}
+
+DOCA_OF_gpu_dev_eth_txq_send_enqueue
+DOCA_GPUNETIO_DEVICE doca_error_t doca_gpu_dev_eth_txq_wait_time_enqueue_weak(
+	struct doca_gpu_eth_txq *txq, uint64_t time_ns, uint32_t position, uint32_t flags)
+{
+	return doca_priv_gpu_dev_eth_txq_place(txq, time_ns ? time_ns : 1, 0, 0, 0, position, flags);
+}
+
+DOCA_OF_gpu_dev_eth_txq_send_enqueue
+DOCA_GPUNETIO_DEVICE doca_error_t doca_gpu_dev_eth_txq_commit_weak(struct doca_gpu_eth_txq *txq,
+								    uint32_t count)
+{
+	atomicAdd((unsigned long long *)&txq->ready_index, count);
+	return DOCA_SUCCESS;
+}
+
+DOCA_OF_gpu_dev_eth_txq_send_enqueue
+DOCA_GPUNETIO_DEVICE doca_error_t doca_gpu_dev_eth_txq_push(struct doca_gpu_eth_txq *txq)
+{
+	doca_gpu_dev_eth_txq_submit(txq, doca_priv_gpu_dev_eth_load_acquire(&txq->ready_index));
+	return DOCA_SUCCESS;
+}
+
+DOCA_OF_gpu_dev_eth_txq_wait_completion
+DOCA_GPUNETIO_DEVICE doca_error_t
+doca_gpu_dev_eth_txq_wait_completion(struct doca_gpu_eth_txq *txq, uint32_t count,
+				     enum doca_gpu_dev_eth_wait_flags flag, uint32_t *completed)
+{
+	return doca_gpu_dev_eth_txq_poll_completion(txq, count, flag, completed);
 }
 
 #endif

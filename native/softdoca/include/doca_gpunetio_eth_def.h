@@ -72,6 +72,12 @@ enum doca_gpu_eth_send_flags {
 	DOCA_GPUNETIO_ETH_SEND_FLAG_NOTIFY = 1 << 0,
 };
 
+/* The same up to DOCA 3.1. */
+#define DOCA_GPU_SEND_FLAG_NONE	     DOCA_GPUNETIO_ETH_SEND_FLAG_NONE
+#define DOCA_GPU_SEND_FLAG_NOTIFY    DOCA_GPUNETIO_ETH_SEND_FLAG_NOTIFY
+#define DOCA_GPU_ETH_TXQ_WAIT_FLAG_NB DOCA_GPUNETIO_ETH_WAIT_FLAG_NB
+#define DOCA_GPU_ETH_TXQ_WAIT_FLAG_B DOCA_GPUNETIO_ETH_WAIT_FLAG_B
+
 /* Index of an entry since the queue's start. */
 typedef uint64_t doca_gpu_dev_eth_ticket_t;
 

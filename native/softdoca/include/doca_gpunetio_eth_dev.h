@@ -15,7 +15,8 @@ extern "C" {
 #endif
 
 /* An entry of a send queue. key: in big-endian. time_ns: of CLOCK_REALTIME, when the frame is sent; 0: at
- * once. index: the low bits of the entry's index, so that a place that was not written is noticed. */
+ * once. size 0 with a time: no frame, and those behind it wait. index: the low bits of the entry's index, so
+ * that a place that was not written is noticed. */
 struct __attribute__((__aligned__(16))) doca_gpu_dev_eth_txq_wqe {
 	uint64_t addr, time_ns;
 	uint32_t key, size, index, flags;
@@ -49,6 +50,8 @@ struct doca_gpu_dev_eth_rxq_words {
 	uint64_t released, reserved2[7];
 };
 
+struct doca_gpu_buf;
+
 struct doca_gpu_eth_rxq {
 	uint64_t next; /* packets before this index were taken by device code */
 	uint64_t released; /* what device code has stored in words->released */
@@ -56,6 +59,7 @@ struct doca_gpu_eth_rxq {
 	uint8_t *packets;
 	struct doca_gpu_dev_eth_rxq_entry *ring;
 	struct doca_gpu_dev_eth_rxq_words *words;
+	struct doca_gpu_buf *bufs; /* behind this structure: the packets' places */
 	uint32_t key; /* of the packets, in big-endian */
 };
 

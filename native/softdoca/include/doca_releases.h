@@ -74,6 +74,11 @@
 #define DOCA_OF_eth_rxq_get_flow_queue_id SOFTDOCA_TO_3_0 /* doca_eth_rxq_apply_queue_id */
 #define DOCA_OF_eth_rxq_apply_queue_id SOFTDOCA_FROM_3_1
 #define DOCA_OF_ETH_WAIT_ON_TIME_TYPE_DPDK SOFTDOCA_TO_3_1 /* nothing */
+#define DOCA_OF_gpu_dev_eth_txq_send_enqueue SOFTDOCA_TO_3_1 /* doca_gpu_dev_eth_txq_send */
+#define DOCA_OF_gpu_dev_eth_txq_wait_completion SOFTDOCA_TO_3_1 /* ..._poll_completion */
+#define DOCA_OF_gpu_dev_eth_rxq_receive SOFTDOCA_TO_3_1 /* doca_gpu_dev_eth_rxq_recv */
+#define DOCA_OF_gpu_dev_eth_rxq_get_buf SOFTDOCA_TO_3_1 /* ..._get_pkt_addr */
+#define DOCA_OF_dpdk_port_probe SOFTDOCA_TO_3_1 /* nothing */
 #define DOCA_OF_FLOW_NO_WAIT SOFTDOCA_TO_3_2 /* DOCA_FLOW_ENTRY_FLAGS_NO_WAIT */
 #define DOCA_OF_FLOW_WAIT_FOR_BATCH SOFTDOCA_TO_3_2 /* DOCA_FLOW_ENTRY_FLAGS_WAIT_FOR_BATCH */
 #define DOCA_OF_FLOW_ENTRY_FLAGS SOFTDOCA_FROM_3_3

@@ -652,18 +652,22 @@ TEST(an_entry_waits_for_its_time_and_those_behind_it_with_it)
 
 	no_gpu();
 	open_net(&n);
-	OK(doca_eth_txq_calculate_timestamp(n.txq, realtime_ns() + SECOND / 20, &at));
-	struct doca_gpu_dev_eth_txq_wqe e = entry(&n, 60);
-	e.time_ns = at;
-	fill_frame(send_place(&n), 60, 0);
-	post(&n, e);
-	post(&n, entry(&n, 60));
-	while (realtime_ns() < at - SECOND / 100) {
-		CHECK(load(&n.out->words->completions) == 0 || realtime_ns() >= at);
-		sched_yield();
+	/* With a frame, or as an entry of its own. */
+	for (uint64_t sent = 0; sent < 4; sent += 2) {
+		OK(doca_eth_txq_calculate_timestamp(n.txq, realtime_ns() + SECOND / 20, &at));
+		struct doca_gpu_dev_eth_txq_wqe e = entry(&n, sent ? 0 : 60);
+
+		e.time_ns = at;
+		fill_frame(send_place(&n), 60, 0);
+		post(&n, e);
+		post(&n, entry(&n, 60));
+		while (realtime_ns() < at - SECOND / 100) {
+			CHECK(load(&n.out->words->completions) == sent || realtime_ns() >= at);
+			sched_yield();
+		}
+		reaches(&n.out->words->completions, sent + 2);
+		CHECK(realtime_ns() >= at);
 	}
-	reaches(&n.out->words->completions, 2);
-	CHECK(realtime_ns() >= at);
 	close_net(&n);
 }
 

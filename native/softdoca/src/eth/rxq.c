@@ -5,25 +5,48 @@
  */
 #include "eth.h"
 
+#include <stdlib.h>
+
+#include "doca_gpunetio_dev.h"
+
+/* The structure, and behind it the places of packets as buffers. */
+static size_t structure_bytes(const struct doca_eth_rxq *q)
+{
+	return sizeof(struct doca_gpu_eth_rxq) + q->entries * sizeof(struct doca_gpu_buf);
+}
+
 static doca_error_t fill(struct doca_eth_rxq *q)
 {
-	const struct doca_gpu_eth_rxq device = {
+	struct doca_gpu_eth_rxq *const device = calloc(1, structure_bytes(q));
+	if (!device)
+		return REFUSE(DOCA_ERROR_NO_MEMORY, "no memory for %llu packets", (unsigned long long)q->entries);
+	struct doca_gpu_buf *const bufs = (struct doca_gpu_buf *)(device + 1);
+	*device = (struct doca_gpu_eth_rxq){
 		.entries = q->entries,
 		.stride = eth_stride(q),
 		.packets = (uint8_t *)q->packets,
 		.ring = (struct doca_gpu_dev_eth_rxq_entry *)q->eth.ring->addr,
 		.words = (struct doca_gpu_dev_eth_rxq_words *)q->eth.words->addr,
+		.bufs = (struct doca_gpu_buf *)(q->eth.structure->addr + sizeof *device),
 		.key = __builtin_bswap32(q->key),
 	};
+	for (uint64_t i = 0; i < q->entries; i++)
+		bufs[i] = (struct doca_gpu_buf){
+			.addr = (uintptr_t)device->packets + i * device->stride,
+			.size = device->stride,
+			.key = device->key,
+		};
 	q->queue = (struct port_rxq){
-		.packets = device.packets,
-		.ring = device.ring,
-		.words = device.words,
+		.packets = device->packets,
+		.ring = device->ring,
+		.words = device->words,
 		.entries = q->entries,
-		.stride = device.stride,
+		.stride = device->stride,
 		.largest = q->largest,
 	};
-	return softdoca_gpu_fill(q->eth.structure, &device, sizeof device);
+	const doca_error_t error = softdoca_gpu_fill(q->eth.structure, device, structure_bytes(q));
+	free(device);
+	return error;
 }
 
 /* Keeps the memory for packets from being freed while the queue is started. */
@@ -56,7 +79,7 @@ static doca_error_t start(struct doca_ctx *ctx)
 	doca_error_t error = take_packets(q);
 	if (error)
 		return error;
-	error = eth_open(ctx, sizeof(struct doca_gpu_eth_rxq),
+	error = eth_open(ctx, structure_bytes(q),
 			 q->entries * sizeof(struct doca_gpu_dev_eth_rxq_entry),
 			 sizeof(struct doca_gpu_dev_eth_rxq_words), &q->eth);
 	if (!error)

@@ -132,16 +132,22 @@ static void fail_port(struct port *p)
 
 /* ---- sending ---- */
 
+/* Whether an entry has a time, and no frame. */
+static bool only_waits(const struct port_txq *q, const struct doca_gpu_dev_eth_txq_wqe *e, uint64_t index)
+{
+	return !e->size && e->time_ns && q->may_wait && e->index == (uint32_t)index;
+}
+
 /* Returns why entry `index` cannot be executed, and NULL after copying its frame. */
 static const char *prepare(const struct port_txq *q, const struct doca_gpu_dev_eth_txq_wqe *e,
 			   uint64_t index, uint8_t *frame)
 {
 	if (e->index != (uint32_t)index)
 		return "its place has the entry of another index";
-	if (e->size < FRAME_MIN || e->size > FRAME_MAX)
-		return "a frame has 14 to 65,536 bytes";
 	if (e->time_ns && !q->may_wait)
 		return "it has a time, which doca_eth_txq_set_wait_on_time_offload() permits";
+	if (e->size < FRAME_MIN || e->size > FRAME_MAX)
+		return "a frame has 14 to 65,536 bytes";
 	if (!mkey_copy(__builtin_bswap32(e->key), e->addr, e->size, frame))
 		return "its key does not cover the frame; device code passes keys in big-endian";
 	if (q->l4_checksum)
@@ -198,7 +204,7 @@ static int gather(struct port *p, struct port_txq *q, uint64_t end, struct burst
 		const uint64_t index = q->done + (uint64_t)n;
 		struct doca_gpu_dev_eth_txq_wqe *e = &b->entries[n];
 		*e = q->ring[index & (q->entries - 1)];
-		if (must_wait(p, q, e) || (n && (e->time_ns || b->entries[n - 1].time_ns)))
+		if (must_wait(p, q, e) || only_waits(q, e, index) || (n && (e->time_ns || b->entries[n - 1].time_ns)))
 			break;
 		if (e->size <= FRAME_MAX && used + e->size > sizeof b->bytes)
 			break;
@@ -241,11 +247,31 @@ static void fail_entry(struct port_txq *q, const struct doca_gpu_dev_eth_txq_wqe
 	fail_txq(q);
 }
 
+/* Takes entries that only wait, once their time has come. Returns whether it has, for each that comes next. */
+static bool pass_times(struct port *p, struct port_txq *q, uint64_t end)
+{
+	while (q->done != end) {
+		const struct doca_gpu_dev_eth_txq_wqe e = q->ring[q->done & (q->entries - 1)];
+		if (!only_waits(q, &e, q->done))
+			break;
+		if (must_wait(p, q, &e))
+			return false;
+		if (e.flags & DOCA_GPUNETIO_ETH_SEND_FLAG_NOTIFY) {
+			note_completion(q);
+			store(&q->words->completions, q->completions);
+		}
+		store(&q->words->done, ++q->done);
+	}
+	return q->done != end;
+}
+
 /* Executes the next entries. Returns whether there may be more to do now. */
 static bool send_next(struct port *p, struct port_txq *q, uint64_t end)
 {
 	struct burst *b = &p->burst;
 	const char *why;
+	if (!pass_times(p, q, end))
+		return false;
 	const int n = gather(p, q, end, b, &why);
 	const int sent = interface_send(&p->interface, b->frames, n, b->results);
 	if (sent < 0) {
