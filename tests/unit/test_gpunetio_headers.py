@@ -155,7 +155,7 @@ extern "C" __global__ void take(uint8_t *m, uint32_t most, int64_t *out)
     out[2] = rxq->next;
 }
 
-/* Up to DOCA 3.1: each of four threads sends its packet, twice. The ring of 8 has 65,532 entries behind it. */
+/* Up to DOCA 3.1: each of four threads sends its packet, twice, from entry 65,532 on. */
 extern "C" __global__ void enqueue(uint8_t *m, int strong, int64_t *out)
 {
     auto *txq = (doca_gpu_eth_txq *)m;
@@ -174,7 +174,8 @@ extern "C" __global__ void enqueue(uint8_t *m, int strong, int64_t *out)
         if (strong)
             doca_gpu_dev_eth_txq_send_enqueue_strong(txq, &buf, 60, DOCA_GPU_SEND_FLAG_NOTIFY);
         else
-            doca_gpu_dev_eth_txq_send_enqueue_weak(txq, &buf, 60, (position + threadIdx.x) & mask, 0);
+            doca_gpu_dev_eth_txq_send_enqueue_weak(txq, &buf, 60,
+                                                   (position + threadIdx.x) & mask, 0);
         __syncthreads();
         if (threadIdx.x == 0) {
             out[i] = words->producer; /* nothing is sent yet */
@@ -198,8 +199,9 @@ extern "C" __global__ void receive_block(uint8_t *m, int64_t *out)
     __shared__ uint32_t taken;
     doca_gpu_buf *buf;
     if (threadIdx.x == 0) {
-        *rxq = {.next = 14, .released = 14, .entries = 8, .ring = (doca_gpu_dev_eth_rxq_entry *)(m + 512),
-                .words = words, .bufs = (doca_gpu_buf *)(m + 1024)};
+        *rxq = {.next = 14, .released = 14, .entries = 8,
+                .ring = (doca_gpu_dev_eth_rxq_entry *)(m + 512), .words = words,
+                .bufs = (doca_gpu_buf *)(m + 1024)};
         words->producer = 17;
     }
     __syncthreads();
@@ -277,7 +279,7 @@ def test_packets_are_sent_once_they_are_committed_and_pushed(module, strong):
     ring = memory[512 : 512 + 8 * 32].view("<u8,<u8,<u4,<u4,<u4,<u4")
     assert sorted(ring["f4"].tolist()) == list(range(65532, 65540))
     assert sorted(ring["f0"].tolist()) == sorted([1000, 1001, 1002, 1003] * 2)
-    assert {(*row,)[2:4] + (int(row["f5"]),) for row in ring} == {(7, 60, strong)}
+    assert {(*(*row,)[2:4], int(row["f5"])) for row in ring} == {(7, 60, strong)}
 
 
 def test_a_block_receives_and_gets_the_buffers_of_its_packets(module):

@@ -197,7 +197,6 @@ DOCA_GPUNETIO_DEVICE void doca_gpu_dev_eth_txq_send(struct doca_gpu_eth_txq *txq
  * doca_gpu_dev_eth_txq_get_info() on, and one thread commits as many as were written. In a queue either
  * the one or the other. Entries are sent once they are committed and pushed. */
 
-DOCA_OF_gpu_dev_eth_txq_send_enqueue
 DOCA_GPUNETIO_DEVICE void doca_priv_gpu_dev_eth_txq_enqueue(struct doca_gpu_eth_txq *txq,
 							    uint64_t time_ns, uint64_t addr,
 							    uint32_t key, uint64_t size, uint32_t flags)
@@ -250,7 +249,6 @@ DOCA_GPUNETIO_DEVICE doca_error_t doca_gpu_dev_eth_txq_get_info(struct doca_gpu_
 	return DOCA_SUCCESS;
 }
 
-DOCA_OF_gpu_dev_eth_txq_send_enqueue
 DOCA_GPUNETIO_DEVICE doca_error_t
 doca_priv_gpu_dev_eth_txq_place(struct doca_gpu_eth_txq *txq, uint64_t time_ns, uint64_t addr,
 				uint32_t key, uint64_t size, uint32_t position, uint32_t flags)
