@@ -1,5 +1,5 @@
 """A host's BlueField over SSH: set up, taken down, measured, and a report of it.
 
 arm.py is the connection, card.py what the host sees of the card, pack.py the wheels, setup.py the
-steps of `dgkit bluefield up`, transfers.py the first transfers, report.py the archive.
+steps of `dgkit bluefield up`, transfers.py the first transfers, archive.py the report.
 """

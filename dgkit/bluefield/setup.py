@@ -24,7 +24,7 @@ from ..doctor.diagnosis import Diagnosis
 from ..errors import BluefieldError, DgkitError
 from ..units import size_text
 from ..wire import keys, saved
-from ..wire.host_id import boot_id, host_name
+from ..wire.host_id import host_name
 from .arm import FOLDER, Arm
 from .card import HostView
 from .pack import cache, default_folder, pack, wheels
@@ -41,7 +41,6 @@ _PROBE = """\
 value() { printf '%s=%s\\n' "$1" "$2"; }
 value machine "$(uname -m)"; value kernel "$(uname -r)"; value page "$(getconf PAGESIZE)"
 value glibc "$(getconf GNU_LIBC_VERSION 2>/dev/null)"; value time "$(date +%s)"
-value boot "$(cat /proc/sys/kernel/random/boot_id)"
 value system "$(. /etc/os-release 2>/dev/null; echo "$PRETTY_NAME")"
 value free "$(df -Pk "$HOME" | awk 'NR == 2 {print $4}')"
 [ -w "$HOME" ] && value home "$HOME"
@@ -226,16 +225,18 @@ def up(arm: Arm, planned: Plan, say: Say) -> dict[str, Any]:
         say(f"wheels: downloading to {planned.folder}")
         found = pack(planned.folder, python=planned.probe.python, glibc=planned.probe.glibc)
     _install(arm, planned, found, say)
-    own = _exchange_keys(arm, say)
+    _exchange_keys(arm, say)
     snapshots = _record(arm, cache(), say)
-    provider, why = _provider(arm, planned)
+    arm.step = "provider"
+    info = json.loads(arm.run("dgkit info --json"))
+    provider, why = _provider(info, planned)
+    doca = {kind: library.get("devices", []) for kind, library in info.get("doca", {}).items()}
     address = _serve(arm, planned, provider, _digest(found), say)
     for line in why:
         say(f"          {line}")
     values = {
         "arm": arm.destination, "address": address, "provider": provider, "why": why,
-        "version": __version__, "cards": list(planned.host.cards), "key": own,
-        "same_machine": planned.probe.facts.get("boot") == boot_id(),
+        "version": __version__, "cards": list(planned.host.cards), "doca": doca,
     }  # fmt: skip
     saved.store(values)
     return values | {"snapshots": snapshots}
@@ -274,8 +275,8 @@ def _install(arm: Arm, planned: Plan, found: list[Path], say: Say) -> None:
     say(f"install: dgkit {__version__} in ~/{FOLDER}/venv")
 
 
-def _exchange_keys(arm: Arm, say: Say) -> str:
-    """Make a key pair on each side, and have the Arm side allow this one; return its public key."""
+def _exchange_keys(arm: Arm, say: Say) -> None:
+    """Make a key pair on each side, and have the Arm side allow this one."""
     arm.step = "keys"
     with contextlib.suppress(FileExistsError):
         keys.make(saved.BLUEFIELD)
@@ -287,7 +288,6 @@ def _exchange_keys(arm: Arm, say: Say) -> str:
         dgkit keys allow {own} --name {name}"""
     )
     say("keys: each side knows the other's")
-    return own
 
 
 def _record(arm: Arm, folder: Path, say: Say) -> tuple[Path, Path]:
@@ -315,13 +315,12 @@ def diagnoses(snapshots: tuple[Path, Path]) -> list[Diagnosis]:
         return [doctor.examine(snapshots=path) for path in snapshots]
 
 
-def _provider(arm: Arm, planned: Plan) -> tuple[str, list[str]]:
+def _provider(info: Mapping[str, Any], planned: Plan) -> tuple[str, list[str]]:
     """Return the best provider that both sides can use, and why each better one is not."""
     from ..dma import providers
 
-    arm.step = "provider"
     here = {found.name: found for found in providers()}
-    there = {row["name"]: row for row in json.loads(arm.run("dgkit info --json"))["providers"]}
+    there = {row["name"]: row for row in info["providers"]}
     why: list[str] = []
     for name in [planned.provider] if planned.provider else _PROVIDERS:
         reasons = {} if here[name].usable else {"here": here[name].why}

@@ -69,6 +69,9 @@ if TYPE_CHECKING:
     help="Address of a running agent. Default: start a software DPU.",
 )
 @click.option("--keys", metavar="NAME", help="Key pair of this side, for tcp://.")
+@click.option(
+    "--published", is_flag=True, help="Also show what others have published about real hardware."
+)
 @json_option
 @click.pass_context
 def bench(context: click.Context, /, **options: Any) -> int:
@@ -101,6 +104,10 @@ def bench(context: click.Context, /, **options: Any) -> int:
         results = _measure(session, place, given)
     if given.json_ != STDOUT:
         _show(results)
+        if given.published:
+            from ..bluefield.published import page
+
+            click.echo("\n".join(["", *page()]))
     if given.json_:
         rows = {key: [r.to_dict() for r in results[key]] for key in ("latency", "bandwidth")}
         write_document(path, "dgkit bench", {**results, **rows})
@@ -124,6 +131,7 @@ class _Options:
     provider: str | None
     endpoint: str | None
     keys: str | None
+    published: bool
     json_: str | None
 
 

@@ -46,6 +46,7 @@ def bluefield() -> None:
       dgkit bluefield up
       dgkit lab --bluefield
       dgkit bluefield status
+      dgkit bluefield report
       dgkit bluefield down
     """
 
@@ -195,6 +196,56 @@ def status(json_: bool) -> int:
         if not found["answers"]:
             click.echo("`dgkit bluefield up` starts it again.")
     return OK if not found["set_up"] or found["answers"] else NO_PEER
+
+
+@bluefield.command(short_help="Measure, and write a file that can be published.")
+@click.argument("file", default="bluefield-report.zip", type=click.Path(path_type=Path))
+def report(file: Path) -> int:
+    """Measure through the agent of `up`, and write FILE: figures and both sides' recordings.
+
+    It has no payload, and pseudonyms in the place of names of hosts and users, of addresses and
+    serial numbers; at most 5 MB. It is a zip archive of text files: read them first, then attach it
+    to an issue. The measurements take about a minute.
+
+    \b
+    Examples:
+      dgkit bluefield report
+      dgkit bluefield show bluefield-report.zip
+    """
+    from ..bluefield import archive
+
+    try:
+        archive.write(file, _say_when())
+    except FileExistsError:
+        raise click.UsageError(f"{file} exists: name another file") from None
+    click.echo(
+        f"{file}: `dgkit bluefield show {file}` shows it, `unzip -p {file} | less` all of it"
+    )
+    return OK
+
+
+@bluefield.command(short_help="Show the file of a report: yours, or somebody else's.")
+@click.argument("file", type=click.Path(path_type=Path))
+@as_json
+def show(file: Path, json_: bool) -> int:
+    """Show a report: whether the Arm cores reach the GPU's memory, by which ways, at what latency
+    and rate, over which PCIe path, and what would make it better.
+
+    \b
+    Examples:
+      dgkit bluefield show bluefield-report.zip
+    """
+    from ..bluefield import archive
+
+    try:
+        found, diagnosed, nics = archive.read(file)
+    except (ValueError, OSError) as error:
+        raise click.UsageError(f"{error}") from None
+    if json_:
+        print_json(found)
+    else:
+        click.echo(archive.full_page(found, diagnosed, nics))
+    return OK
 
 
 @bluefield.command(short_help="Fill a folder with the wheels for an Arm side.")

@@ -1,18 +1,24 @@
 """`dgkit bluefield` over a real SSH server of this user: set-up, faults, and going on from them."""
 
+import getpass
+import io
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
+import zipfile
 from pathlib import Path
 
 import pytest
 from support.processes.ssh_server import CUT, SshServer, stub_wheels
 from support.processes.waiting import until
 
+from dgkit.bluefield import archive
 from dgkit.bluefield.card import HostView, view
+from dgkit.cli import main
 from dgkit.doctor.api import load_machine
 from dgkit.errors import BluefieldError
 
@@ -120,6 +126,48 @@ def test_without_arm_the_only_usable_card_is_taken(machine, said):
         HostView(("BlueField-3 at 1", "BlueField-3 at 2"), (), ()).destination(None)
 
 
+def test_a_report_names_nobody():
+    name = socket.gethostname()
+    text = (
+        f"cannot reach {name}: /home/alice/x, 10.1.2.3, 0c:42:a1:00:11:22, fe80::e42:a1ff:fe00:1122"
+    )
+    found = {"why": [text], "figures": [{"size": 4096, "p50_ns": 1234}]}
+    redacted = archive._redacted(found, "alice@my-card.example.com")
+    (said,) = redacted["why"]
+    for secret in ("alice", "10.1.2.3", "0c:42", "e42:a1ff", "my-card"):
+        assert secret not in said
+    assert redacted["figures"] == found["figures"]
+
+
+def _zip(**members):
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as made:
+        for name, data in members.items():
+            made.writestr(name.replace("_", "."), data)
+    return content.getvalue()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"PK\x03\x04 not an archive",
+        _zip(report_json="{}"),
+        _zip(report_json="[" * 100_000, host_snap="", dpu_snap=""),
+        _zip(report_json='{"format": 1}', host_snap="", dpu_snap=""),
+        _zip(
+            report_json='{"format": 1, "figures": [{}], "transfers": []}', host_snap="", dpu_snap=""
+        ),
+        _zip(report_json=b"0" * 30_000_000, host_snap="", dpu_snap=""),
+    ],
+)
+def test_show_refuses_what_is_no_report(content, tmp_path, capsys):
+    file = tmp_path / "a.zip"
+    file.write_bytes(content)
+    assert main(["bluefield", "show", str(file)]) == 2
+    assert "is no file of `dgkit bluefield report`" in capsys.readouterr().err
+
+
 def stored(folder):
     """Return the files of a home folder."""
     return sorted(path.name for path in folder.rglob("*") if path.is_file())
@@ -148,6 +196,25 @@ def test_up_moves_bytes_and_down_leaves_nothing_on_either_side(host, arm, folder
     assert host.run("-c", CONNECT).stdout.split("\n")[0] == "from the Arm side soft"
     found = json.loads(host.bluefield("status", "--json").stdout)
     assert (found["answers"], found["provider"], found["arm"]) == (True, "soft", "arm")
+
+    file = folder / "report.zip"
+    quick = (
+        "from dgkit.bluefield import archive; archive._SIZES, archive._SECONDS = (64, 4096), 0.02; "
+    )
+    quick += f"from dgkit.cli import main; main(['bluefield', 'report', {str(file)!r}])"
+    assert "shows it" in host.run("-c", quick).stdout
+    page = host.bluefield("show", file).stdout
+    assert "gpu memory: no. " in page
+    assert "host memory: not shown: a software DPU moved the bytes" in page
+    rows = [line.split() for line in page.splitlines() if line.startswith("  host    ")]
+    assert [(row[1], row[2], row[-2:]) for row in rows] == [
+        (op, size, ["software", "DPU"]) for op in ("write", "read") for size in ("64", "4")
+    ]
+    assert "3.87 M/s at 4 KiB" in page  # what others published
+    with zipfile.ZipFile(file) as files:
+        content = b"".join(files.read(name) for name in files.namelist())
+    for secret in ("127.0.0.1", str(folder), found["address"], getpass.getuser() + "@"):
+        assert secret.encode() not in content
 
     joined = other.up()
     assert joined.returncode == 0

@@ -1,0 +1,295 @@
+"""Archive of `dgkit bluefield report`: figures and recordings, without names, addresses or payload.
+
+It has three files: report.json with the figures, and the doctor's recordings host.snap and
+dpu.snap. The page that answers the questions is made from them, by `show`, too.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from datetime import date
+from pathlib import Path
+from secrets import token_hex
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from .._version import __version__
+from ..doctor import api as doctor
+from ..doctor.collect.reader import Reading
+from ..doctor.diagnosis import Diagnosis
+from ..doctor.finding import Verdict
+from ..doctor.format.notebook import text as doctor_page
+from ..doctor.redact.redactor import Redactor
+from ..errors import BluefieldError, DgkitError
+from ..files import read_limited, write_new
+from ..report import BandwidthReport, LatencyReport
+from ..session.connect import connect
+from ..sizes import rate_span
+from ..units import gb_per_s, printable, size_text, us
+from ..wire import saved
+from ..wire.host_id import host_name
+from . import published
+from .pack import cache
+from .setup import diagnoses
+from .transfers import Transfer, first_transfers
+
+if TYPE_CHECKING:
+    from ..session import Session
+
+MAX_BYTES = 5_000_000
+_MAX_MEMBER = 20_000_000
+_MEMBERS = ("report.json", "host.snap", "dpu.snap")
+_SIZES = (8, 64, 512, 4096, 65536, 1 << 20)
+_OPS = ("write", "read")
+_COUNT, _SECONDS, _WINDOW = 5_000, 0.2, 32
+_KEPT = ("doca", "provider", "why", "cards")
+# The ways of the question that started dgkit, with the data paths of the doctor that judge them.
+_WAYS = (
+    ("DOCA DMA with an exported mmap", "doca", ""),
+    ("RDMA with a dma-buf", "verbs", "dma-buf"),
+    ("RDMA with nvidia-peermem", "verbs", "nvidia-peermem"),
+)
+
+
+def write(path: Path, progress: Callable[[str], None]) -> dict[str, Any]:
+    """Measure through the agent of `up`, and write the archive; return its report.
+
+    Args:
+        path: The archive, which must not exist.
+        progress: Called with a line for each step.
+
+    Raises:
+        BluefieldError: Nothing is set up, or the archive would be larger than 5 MB.
+        FileExistsError: The file exists.
+    """
+    if path.exists():
+        raise FileExistsError(17, os.strerror(17), str(path))
+    stored = saved.load()
+    snapshots = [cache() / name for name in _MEMBERS[1:]]
+    if not stored or not all(snapshot.exists() for snapshot in snapshots):
+        raise BluefieldError("no BlueField is set up here: run `dgkit bluefield up` first")
+    transfers = []
+    for result in first_transfers():
+        progress(f"{result.place} memory: {'works' if result.works else result.text}")
+        transfers.append(result)
+    figures = _measure(transfers, progress) if any(each.works for each in transfers) else []
+    found = _redacted(
+        {
+            "format": 1,
+            "dgkit": __version__,
+            "taken": date.today().isoformat(),
+            **{name: stored[name] for name in _KEPT if name in stored},
+            "transfers": [
+                {"place": t.place, "works": t.works, "text": t.text, "way": t.way}
+                for t in transfers
+            ],
+            "figures": figures,
+        },
+        str(stored["arm"]),
+    )
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(_MEMBERS[0], json.dumps(found, indent=1))
+        for name, snapshot in zip(_MEMBERS[1:], snapshots, strict=True):
+            archive.write(snapshot, name)
+    if content.tell() > MAX_BYTES:
+        raise BluefieldError(f"the report has {size_text(content.tell())}; the limit is 5 MB")
+    write_new(path, content.getvalue())
+    return found
+
+
+def _measure(transfers: list[Transfer], progress: Callable[[str], None]) -> list[dict[str, Any]]:
+    figures: list[dict[str, Any]] = []
+    with connect(saved.BLUEFIELD) as session:
+        for place in (each.place for each in transfers if each.works):
+            try:
+                for figure in _figures(session, place):
+                    figures.append(figure)
+                    progress(f"{place}, {figure['op']} of {size_text(figure['size'])}")
+            except DgkitError as error:
+                progress(f"{place}: {error}")
+    return figures
+
+
+def _figures(session: Session, place: str) -> Iterator[dict[str, Any]]:
+    """Yield the figures of one kind of memory; `where`, with pids and names, is left out."""
+    with session.empty(rate_span(max(_SIZES), _WINDOW), on=place, name="report") as region:
+        for op in _OPS:
+            for size in _SIZES:
+                options: dict[str, Any] = {"size": size, "op": op, "destructive": True}
+                count = max(20, min(_COUNT, (64 << 20) // size))
+                latency = session.latency(region, count=count, **options)
+                rate = session.bandwidth(region, seconds=_SECONDS, window=_WINDOW, **options)
+                yield {
+                    "place": place, "op": op, "size": size,
+                    "latency": latency.to_dict() | {"where": ""},
+                    "rate": rate.to_dict() | {"where": ""},
+                }  # fmt: skip
+
+
+def _redacted(found: dict[str, Any], arm: str) -> dict[str, Any]:
+    """Return the report without names and addresses, in whatever text they may be."""
+    host = arm.rpartition("@")[2].rpartition("/")[2].strip("[]")
+    readings = {
+        "text /etc/hostname": Reading(text=host_name()),
+        "ask hostname": Reading(data=host),
+        "report": Reading(data=found),
+    }
+    redacted: dict[str, Any] = Redactor(token_hex(16)).redact(readings)["report"].data
+    return redacted
+
+
+def read(path: Path) -> tuple[dict[str, Any], list[Diagnosis], str]:
+    """Read an archive, which may be anybody's.
+
+    Returns:
+        The report, what the doctor says of the recordings, and which NIC serves which GPU.
+
+    Raises:
+        ValueError: It is not an archive of `report`, or is damaged.
+        OSError: It cannot be read.
+    """
+    try:
+        archive = zipfile.ZipFile(io.BytesIO(read_limited(path, MAX_BYTES)))
+        content = {name: _member(archive, name) for name in _MEMBERS}
+        found = json.loads(content[_MEMBERS[0]])
+        if not isinstance(found, dict) or found.get("format") != 1:
+            raise ValueError("it has another format")
+        _check(found)
+    except (zipfile.BadZipFile, KeyError, ValueError, TypeError, RecursionError) as error:
+        raise ValueError(f"{path} is no file of `dgkit bluefield report`: {error}") from None
+    with tempfile.TemporaryDirectory() as folder:
+        files = (Path(folder, "host.snap"), Path(folder, "dpu.snap"))
+        for file in files:
+            file.write_bytes(content[file.name])
+        return found, diagnoses(files), str(doctor.nics(files[0]))
+
+
+def _member(archive: zipfile.ZipFile, name: str) -> bytes:
+    with archive.open(name) as file:
+        content = file.read(_MAX_MEMBER + 1)
+    if len(content) > _MAX_MEMBER:
+        raise ValueError(f"{name} has more than {_MAX_MEMBER:,} bytes")
+    return content
+
+
+def _check(found: Mapping[str, Any]) -> None:
+    """Raise ValueError or TypeError unless the report has the form that `page` needs."""
+    for row in found["figures"]:
+        LatencyReport.from_dict(row["latency"])
+        BandwidthReport.from_dict(row["rate"])
+    if not all(isinstance(found[name], str) for name in ("taken", "dgkit", "provider")):
+        raise TypeError("its head is malformed")
+    for row in found["transfers"]:
+        if not all(isinstance(row[name], str) for name in ("place", "text", "way")):
+            raise TypeError("a transfer is malformed")
+
+
+def page(found: Mapping[str, Any], diagnosed: list[Diagnosis], nics: str) -> list[str]:
+    """Return the page: the questions in their order, with the answers of one report."""
+    by_place = {str(row["place"]): row for row in found["transfers"]}
+    lines = [
+        "BlueField report of {taken}, dgkit {dgkit}, provider {provider}".format(**found),
+        f"Cards: {'; '.join(map(str, found.get('cards') or [])) or 'none in the host'}",
+        "",
+        "1. Can the Arm cores reach this GPU's memory here?",
+        *_reach(found, by_place),
+        "",
+        "2. By which ways?",
+        *_ways(found, by_place),
+        "",
+        "3. At what latency and rate?",
+        *_table(found["figures"]),
+        "",
+        *published.page(),
+        "",
+        "4. Over which PCIe path?",
+        *(f"  {line}" for line in nics.splitlines()),
+        "",
+        "5. What would make it better?",
+        *_better(diagnosed),
+        "",
+        "6. Where does DOCA here differ from softdoca?",
+        *_differences(found),
+    ]
+    return [printable(str(line)) for line in lines]
+
+
+def _reach(found: Mapping[str, Any], by_place: Mapping[str, Any]) -> Iterator[str]:
+    software = found.get("provider") in ("soft", "softdoca", "cuda")
+    for place in ("gpu", "host"):
+        row = by_place.get(place, {"works": False, "text": "not tried", "way": ""})
+        label = "yes" if row["works"] else "no"
+        if row["works"] and software:
+            label = "not shown: a software DPU moved the bytes"
+        yield f"  {place} memory: {label}. {row['text']}"
+
+
+def _ways(found: Mapping[str, Any], by_place: Mapping[str, Any]) -> Iterator[str]:
+    gpu, why = by_place.get("gpu", {}), [str(line) for line in found.get("why") or []]
+    for title, provider, way in _WAYS:
+        mine = found.get("provider") == provider and (not way or gpu.get("way") == way)
+        refused = next((line for line in why if line.startswith(f"not {provider}:")), "")
+        if mine:
+            answer = "works" if gpu.get("works") else f"does not: {gpu.get('text', 'not tried')}"
+        else:
+            answer = refused or "not tried: another way was taken"
+        yield f"  {title}: {answer}"
+
+
+def _table(figures: list[Mapping[str, Any]]) -> Iterator[str]:
+    if not figures:
+        yield "  nothing was measured: no transfer worked"
+        return
+    yield (
+        f"  {'memory':8}{'op':7}{'size':>9}{'p50 us':>11}{'p99 us':>11}{'floor us':>11}"
+        f"{'GB/s':>9}{'floor':>9}  by"
+    )
+    for row in figures:
+        latency = LatencyReport.from_dict(row["latency"])
+        rate = BandwidthReport.from_dict(row["rate"])
+        floor = us(median(latency.floor_ns)) if latency.floor_ns else "none"
+        memcpy = gb_per_s(median(rate.floor_gbps) * 1e9) if rate.floor_gbps else "none"
+        yield (
+            f"  {row['place']:8}{row['op']:7}{size_text(int(row['size'])):>9}"
+            f"{us(latency.p50_ns):>11}{us(latency.p99_ns):>11}"
+            f"{'moved' if latency.floor_moved else floor:>11}{gb_per_s(rate.gb_per_s * 1e9):>9}"
+            f"{'moved' if rate.floor_moved else memcpy:>9}  {latency.label}"
+        )
+
+
+def _better(diagnosed: list[Diagnosis]) -> Iterator[str]:
+    for diagnosis in diagnosed:
+        bad = [each for each in diagnosis.findings if each.verdict >= Verdict.WARN]
+        if not bad:
+            yield f"  {diagnosis.goal}: nothing that the doctor finds"
+        for finding in bad:
+            yield f"  {finding.title}: {finding.found}. {finding.why}"
+            yield from (f"    {command}" for command in finding.remedy)
+
+
+def _differences(found: Mapping[str, Any]) -> Iterator[str]:
+    doca = found.get("doca") or {}
+    here, there = doca.get("doca") or [], doca.get("softdoca") or []
+    if not here or not there:
+        yield "  unknown: the Arm side has no DOCA device"
+        return
+    for device in here:
+        rows = [
+            f"{name} is {device.get(name)}, softdoca's {value}"
+            for name, value in there[0].items()
+            if name in ("max_copy", "max_list", "export_pci", "from_export_pci")
+            and device.get(name) != value
+        ]
+        yield f"  {device.get('ibdev')}: {'; '.join(rows) or 'in none of its capabilities'}"
+
+
+def full_page(found: Mapping[str, Any], diagnosed: list[Diagnosis], nics: str) -> str:
+    """Return the page, and the doctor's own pages after it."""
+    parts = ["\n".join(page(found, diagnosed, nics)), *map(doctor_page, diagnosed)]
+    return "\n\n".join(map(printable, parts))
