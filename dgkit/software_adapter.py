@@ -13,6 +13,7 @@ import re
 import shutil
 import stat
 import struct
+import subprocess
 from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
@@ -67,6 +68,19 @@ _FILES = {
     f"{_PCI}/infiniband/{DEVICE}/ports/1/rate": "400 Gb/sec (4X NDR)",
     f"{_PCI}/infiniband/{DEVICE}/ports/1/lid": "0x0",
 }
+# Of a port; the library writes a file anew when a program opens it: native/mlx5/counters.c.
+_COUNTERS = [
+    *(f"counters/{name}" for name in (
+        "port_xmit_data", "port_rcv_data", "port_xmit_packets", "port_rcv_packets",
+        "unicast_xmit_packets", "unicast_rcv_packets",
+    )),
+    *(f"hw_counters/{name}" for name in (
+        "rx_write_requests", "rx_read_requests", "rx_atomic_requests", "out_of_buffer",
+        "rnr_nak_retry_err", "local_ack_timeout_err", "req_cqe_error", "req_cqe_flush_error",
+        "req_remote_access_errors", "req_remote_invalid_request", "resp_cqe_error",
+        "resp_cqe_flush_error", "resp_local_length_error", "resp_remote_access_errors",
+    )),
+]  # fmt: skip
 _LINKS = {
     f"{_PCI}/infiniband/{DEVICE}/device": "../../../00ff:03:00.0",
     f"{_PCI}/infiniband_verbs/uverbs0/device": "../../../00ff:03:00.0",
@@ -246,12 +260,34 @@ def _write_sysfs(adapters: int) -> Path:
     for number in range(adapters):
         for name, text in _FILES.items():
             _write_file(folder / _of(number, name), _of(number, text))
+        for name in _COUNTERS:
+            path = _counter(folder, number, name)
+            if not path.exists():
+                _write_file(path, "0")
         for name, target in _LINKS.items():
             path = folder / _of(number, name)
             path.parent.mkdir(parents=True, exist_ok=True)
             with suppress(FileExistsError):
                 path.symlink_to(_of(number, target))
     return folder
+
+
+def _counter(folder: Path, number: int, name: str) -> Path:
+    return folder / _of(number, f"{_PCI}/infiniband/{DEVICE}/ports/1/{name}")
+
+
+def counters(number: int, adapters: int) -> dict[str, int]:
+    """Return the counters of an adapter's port by their names, as a program sees them in /sys.
+
+    Args:
+        number: The adapter's number.
+        adapters: How many adapters the program sees.
+    """
+    sysfs = Path("/sys")
+    paths = [_counter(sysfs, number, name) for name in _COUNTERS]
+    read = ["cat", *map(str, paths)]
+    values = subprocess.check_output(read, env=os.environ | environment(adapters), text=True)
+    return {path.name: int(value) for path, value in zip(paths, values.split(), strict=True)}
 
 
 def _write_file(path: Path, text: str) -> None:

@@ -163,6 +163,7 @@ def _collect() -> dict[str, Any]:
                 "link_layer": "Ethernet",
                 "gid": adapter.gid(number),
                 "gid_index": 0,
+                "counters": {} if why else adapter.counters(number, seen),
             }
             for number in range(seen)
         ],
@@ -196,6 +197,9 @@ def _show(facts: dict[str, Any]) -> None:
         click.echo(f"Adapter    {about['device']}: {about['model']}, no hardware")
         click.echo(f"  port     {about['port']}: {about['state']}, {about['link_layer']} (RoCE v2)")
         click.echo(f"  GID      {about['gid_index']}: {about['gid']}   (-x 0, -g 0)")
+        counts = about["counters"].items()
+        counted = (f"{name} {n}" for name, n in counts if n and not name.startswith("unicast"))
+        click.echo(f"  counters {', '.join(counted) or 'all 0'}")
     if facts["usable"]:
         version = facts["rdma_core"]["version"] or "of unknown version"
         click.echo(f"rdma-core  {version}: {facts['rdma_core']['libraries']['libibverbs.so.1']}")

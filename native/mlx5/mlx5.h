@@ -16,8 +16,9 @@
  *	uverbs_srq.c      commands about shared receive queues
  *	uverbs_object.c   handles; commands about protection domains, memory regions, CQs
  *	pages.c           registered memory: checks; pages shared with the adapter's other processes
- *	observer.c        faults by rule, and traces: `dgkit mlx5 run --fault`, `--trace`
+ *	observer.c        what the NIC does, for the three below; faults by rule: `dgkit mlx5 run --fault`, `--trace`
  *	trace.c, roce.c   the lines of a trace; its packets
+ *	counters.c        counters of the ports
  *
  * All processes of a user see the same adapters: a NIC each, which are parts of one (dg_nic_open_part()). The
  * adapters of a process differ in what they are asked for (names, GUIDs), and have one NIC.
@@ -190,13 +191,19 @@ int dg_mlx5_resize_cq(struct call *c);
 int dg_mlx5_destroy_cq(struct call *c);
 
 /* observer.c */
-/* Has the NIC inject the faults and write the trace that the environment asks for. Returns 0 or a negative errno. */
+/* Has the NIC count, inject the faults and write the trace that the environment asks for. Returns 0 or a negative errno. */
 int dg_mlx5_observe(dg_nic *n);
 
 /* roce.c */
 /* Stores what packets of a queue pair need, before it sends: bytes of a packet (0: no packets are written), the
  * first sequence number. */
 void dg_mlx5_roce_path(uint32_t qpn, uint32_t mtu, uint32_t psn, bool unreliable);
+
+/* counters.c */
+/* Stores who the ends of a queue pair are, and the bytes of a packet (0: unknown). */
+void dg_mlx5_counters_path(uint32_t qpn, uint32_t adapter, const uint8_t far_gid[16], uint32_t mtu);
+/* Writes the file of a counter with this path in the adapter's folder anew; other paths are ignored. */
+void dg_mlx5_counters_refresh(const char *path);
 
 /* pages.c */
 /* Fills a dg_memory for the bytes, with the file of their pages if they are shared. may_share: no other

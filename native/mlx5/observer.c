@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Faults by rule and traces: what DGKIT_MLX5_FAULT, as dgkit/adapter_faults.py writes it, and DGKIT_MLX5_TRACE
- * ask for. */
+/* Counters, and the faults by rule and traces that DGKIT_MLX5_FAULT, as dgkit/adapter_faults.py writes it, and
+ * DGKIT_MLX5_TRACE ask for. */
 #include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
@@ -94,6 +94,8 @@ static void receive(struct dg_nic_qp *qp, const struct nic_message *m, struct ni
 
 static void ended(struct dg_nic_qp *qp, const struct nic_entry *e, uint8_t syndrome)
 {
+	if (!syndrome)
+		dg_mlx5_count_entry(qp, e);
 	if (traced == PACKETS)
 		dg_mlx5_roce_entry(qp, e, syndrome);
 }
@@ -126,7 +128,10 @@ static int read_rules(const char *text)
 
 int dg_mlx5_observe(dg_nic *n)
 {
-	static const struct nic_observer observer = {entry, receive, ended, completion};
+	static const struct nic_observer all = {entry, receive, ended, completion, dg_mlx5_count_error,
+						dg_mlx5_count_not_ready};
+	static const struct nic_observer counting = {
+		.ended = ended, .failed = dg_mlx5_count_error, .not_ready = dg_mlx5_count_not_ready};
 	const char *faults = getenv("DGKIT_MLX5_FAULT"), *path = getenv("DGKIT_MLX5_TRACE");
 	bool is_capture;
 	int rc = faults ? read_rules(faults) : 0;
@@ -140,7 +145,8 @@ int dg_mlx5_observe(dg_nic *n)
 	}
 	if (traced == PACKETS)
 		dg_mlx5_roce_begin();
-	if (!rc && (faults || path))
-		dg_nic_observe(n, &observer);
+	dg_mlx5_counters_open(n);
+	if (!rc)
+		dg_nic_observe(n, faults || path ? &all : &counting);
 	return rc;
 }

@@ -19,6 +19,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include "mlx5.h"
 #include "preload.h"
 
 static const char *const prefixes[] = {
@@ -66,7 +67,10 @@ const char *dg_mlx5_path(const char *path, char room[PATH_MAX])
 	if (!path || path[0] != '/' || !folder_length || !is_shown(path))
 		return path;
 	const char *rest = strncmp(path, sys, SYS) ? path : path + SYS;
-	return snprintf(room, PATH_MAX, "%s%s", folder, rest) < PATH_MAX ? room : path;
+	if (snprintf(room, PATH_MAX, "%s%s", folder, rest) >= PATH_MAX)
+		return path;
+	dg_mlx5_counters_refresh(room);
+	return room;
 }
 
 /* Turns a path of the adapter's folder into the one that the program knows. */

@@ -250,6 +250,9 @@ static int modify(struct call *c, const struct ib_uverbs_modify_qp *m)
 	if (rc)
 		return rc;
 	dg_nic_part_gid(peer.qpn, peer.gid);
+	if (m->attr_mask & (PATH | QKEY))
+		dg_mlx5_counters_path(number_of(q), c->context->adapter, m->dest.dgid,
+				      m->attr_mask & MTU ? 128u << m->path_mtu : 0);
 	if (m->attr_mask & SQ_PSN && q->attributes.path_mtu)
 		/* Packets of datagrams are not written: 0. */
 		dg_mlx5_roce_path(number_of(q),

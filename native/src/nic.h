@@ -101,14 +101,17 @@ struct nic_verdict {
 
 struct nic_cqe;
 
-/* Sees what a NIC does, and may interfere: injected faults, traces. Called with the lock. entry: an entry
- * was loaded into n->wqe, the first time; is_valid: as dg_nic_parse() says. receive: a message arrived for
- * a receive. ended: an entry was executed or has failed; completion: a CQE is written. */
+/* Sees what a NIC does, and may interfere: counters, injected faults, traces. Called with the lock. entry: an
+ * entry was loaded into n->wqe, the first time; is_valid: as dg_nic_parse() says. receive: a message arrived for
+ * a receive. ended: an entry was executed or has failed; completion: a CQE is written; failed: one with an error;
+ * not_ready: the peer answered that it has no receive. All but `ended`, `failed` and `not_ready` may be NULL. */
 struct nic_observer {
 	void (*entry)(struct dg_nic_qp *qp, const struct nic_entry *e, bool is_valid, struct nic_verdict *v);
 	void (*receive)(struct dg_nic_qp *qp, const struct nic_message *m, struct nic_verdict *v);
 	void (*ended)(struct dg_nic_qp *qp, const struct nic_entry *e, uint8_t syndrome);
 	void (*completion)(struct dg_nic_qp *qp, const struct nic_cqe *e);
+	void (*failed)(struct dg_nic_qp *qp, const struct nic_cqe *e);
+	void (*not_ready)(struct dg_nic_qp *qp);
 };
 
 /* A part of the adapter, as this NIC exchanges datagrams with it. sent: put into the outbox; taken: from its

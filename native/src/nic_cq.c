@@ -35,7 +35,7 @@ void dg_nic_cqe(struct dg_nic_qp *qp, struct dg_nic_cq *cq, const struct nic_cqe
 		cq->solicited = cq->produced;
 	qp->info.produced_cqes++;
 	qp->nic->cqes++;
-	if (__builtin_expect(qp->nic->observer != NULL, 0))
+	if (__builtin_expect(qp->nic->observer && qp->nic->observer->completion, 0))
 		qp->nic->observer->completion(qp, e);
 }
 
@@ -51,6 +51,8 @@ void dg_nic_error_cqe(struct dg_nic_qp *qp, struct dg_nic_cq *cq, struct nic_cqe
 {
 	if (!e.vendor && e.syndrome < sizeof vendors)
 		e.vendor = vendors[e.syndrome];
+	if (qp->nic->observer)
+		qp->nic->observer->failed(qp, &e);
 	dg_nic_cqe(qp, cq, &e);
 }
 

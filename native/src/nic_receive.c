@@ -121,7 +121,7 @@ static void receive_one(struct dg_nic_qp *qp, const struct nic_message *m)
 	const bool valid = m->opcode >= CQE_WRITE_IMM && m->opcode <= CQE_SEND_IMM &&
 			   m->n_inline <= NIC_INLINE && m->bytes <= WQE_MESSAGE_MAX;
 	struct nic_verdict v = {0};
-	if (__builtin_expect(qp->nic->observer != NULL, 0))
+	if (__builtin_expect(qp->nic->observer && qp->nic->observer->receive, 0))
 		qp->nic->observer->receive(qp, m, &v);
 	const uint32_t syndrome = !valid ? SYNDROME_LOCAL_QP : m->syndrome ? m->syndrome : v.syndrome;
 	if (syndrome) {
@@ -255,6 +255,8 @@ static int retry(struct dg_nic_qp *qp)
 	else if (most < 7 &&
 		 atomic_load_explicit(&qp->far->dry, memory_order_relaxed) == qp->wants) {
 		const uint64_t now = now_ns();
+		if (!qp->retry_ns && qp->nic->observer)
+			qp->nic->observer->not_ready(qp);
 		if (tries >= most)
 			return nic_fault(qp->nic, SYNDROME_RECEIVE_RETRIES,
 					 "message, without a receive of the peer, tries", tries + 1, 0);

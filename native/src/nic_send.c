@@ -105,7 +105,7 @@ static void complete(struct dg_nic_qp *qp, const struct nic_entry *e, uint8_t sy
 		dg_nic_deliver(qp, &e->message);
 	qp->completed += e->blocks;
 	qp->nic->moved += e->bytes;
-	if (__builtin_expect(qp->nic->observer != NULL, 0))
+	if (qp->nic->observer)
 		qp->nic->observer->ended(qp, e, syndrome);
 	if (qp->state == DG_NIC_RESET)
 		return;
@@ -227,7 +227,7 @@ static int try_entry(struct dg_nic_qp *qp, uint64_t end, struct nic_entry *e)
 	e->bytes = 0;
 	e->message.opcode = 0;
 	int result;
-	if (__builtin_expect(n->observer != NULL, 0) && !observe(qp, e, valid, &result) && valid)
+	if (__builtin_expect(n->observer && n->observer->entry, 0) && !observe(qp, e, valid, &result) && valid)
 		return result;
 	if (!valid)
 		return FAILED;

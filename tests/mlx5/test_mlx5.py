@@ -364,8 +364,23 @@ def test_info_shows_who_is_on_the_network(home):
     assert [process["pid"] for process in after] in ([], [both[1].pid])
 
 
-@pytest.mark.parametrize("program", ["ib_write_bw -x 0", "ibv_ud_pingpong -g 0 -c"])
-def test_two_adapters_reach_each_other(program, home):
+def counters(home):
+    """Return what a program reads in /sys, of mlx5_0 and mlx5_1."""
+    read = "cd /sys/class/infiniband; grep . $PWD/*/ports/1/*counters/*"
+    done = cli.run(home, "mlx5", "run", "--adapters", "2", "--", "sh", "-c", read)
+    found = re.findall(r"(mlx5_\d)/ports/1/\w+/(\w+):(\d+)$", done.stdout, re.MULTILINE)
+    assert len(found) == 2 * 20, done.stderr
+    each = {name: {} for name, _, _ in found}
+    for name, counter, value in found:
+        each[name][counter] = int(value)
+    return each["mlx5_0"], each["mlx5_1"]
+
+
+@pytest.mark.parametrize(
+    ("program", "size", "packets"),
+    [("ib_write_bw -x 0 -s 9000", 50 * 9000, 3), ("ibv_ud_pingpong -g 0 -c", 50 * 1024, 1)],
+)
+def test_two_adapters_reach_each_other(program, size, packets, home):
     two = "--adapters", "2"
     program = [*program.split(), "-n", "50", "-d", "mlx5_0"]
     with pair(home, *program, arguments=["-d", "mlx5_1"], options=two, server_options=two) as both:
@@ -374,6 +389,13 @@ def test_two_adapters_reach_each_other(program, home):
     assert re.search("local.*(127:00:00:|::ffff:127.0.0.)0?1", server, re.DOTALL), server
     assert re.search("local.*(127:00:00:|::ffff:127.0.0.)0?2", client, re.DOTALL), client
     assert "invalid data" not in server + client
+    near, far = counters(home)
+    acknowledged = 50 * (packets == 3)
+    assert far["port_xmit_data"] == near["port_rcv_data"] == size // 4
+    assert far["port_xmit_packets"] == near["port_rcv_packets"] == 50 * packets
+    answers = acknowledged or 50  # of the pingpong
+    assert near["port_xmit_packets"] == far["port_rcv_packets"] == answers
+    assert near["rx_write_requests"] == acknowledged
 
 
 def test_info_says_what_to_install(monkeypatch, capsys):
@@ -440,6 +462,11 @@ def test_an_entry_ends_with_the_syndrome_of_a_rule(program, syndrome, status, co
     assert client.returncode != 0
     assert re.search(rf"Failed status {status}: wr_id 0 syndrom 0x83\b", output), output
     assert re.search(rf"ccnt={count}\b", output), output  # a latency test counts the error, too
+    found, _ = counters(home)
+    assert found["req_cqe_error"] - found["req_cqe_flush_error"] == 1
+    assert found["local_ack_timeout_err"] == (syndrome == 0x15)
+    info = json.loads(cli.run(home, "mlx5", "info", "--json").stdout)
+    assert info["adapters"][0]["counters"] == found
 
 
 @pytest.mark.parametrize(
