@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..units import printable
 from .console import print_json, progress_bar, progress_bars, say
 from .options import as_json, duration, size
 
@@ -248,7 +249,7 @@ def _show(state: dict[str, Any]) -> None:
     """Print a line for each guest."""
     for name, guest in state["guests"].items():
         click.echo(
-            f"{name:<5}{guest['state']:<10}{guest['machine']:<9}{guest['address']:<11}"
+            f"{name:<5}{printable(guest['state']):<10}{guest['machine']:<9}{guest['address']:<11}"
             f"by {guest['runs_by']}, pid {guest['pid']}"
         )
         for key, title in (("agent", "agent"), ("ssh", "SSH server"), ("lab", "JupyterLab")):
@@ -256,6 +257,6 @@ def _show(state: dict[str, Any]) -> None:
                 first, *others = why.splitlines()
                 if others:  # a traceback
                     first = f"{first.partition(':')[0]}: {others[-1]}"
-                click.echo(f"     its {title} ended: {first}")
+                click.echo(printable(f"     its {title} ended: {first}"))
             elif address := guest.get(key):
-                click.echo(f"     {key:<6}{address}")
+                click.echo(printable(f"     {key:<6}{address}"))

@@ -30,7 +30,8 @@ _MANAGEMENT_MAC = "52:54:00:00:00:03"
 # reads an emulated device, the HPET; QEMU has one counter for all vCPUs. Feature 112, rep_good, has
 # it copy and clear memory by instructions that emulation repeats word by word.
 _EMULATED = " no_timer_check tsc=reliable clearcpuid=112"
-_LINES = 400  # number of console lines that are kept
+_LINES, _LINE = 400, 4000  # console lines that are kept; characters of one
+_TEXT = 1 << 16  # last characters of them that are sent, in one message
 _LAST_LINES_S = 5.0
 
 
@@ -157,9 +158,9 @@ class Guest:
         return words
 
     def _follow(self) -> None:
-        """Read the console until its end, and keep the last lines."""
+        """Read the console until its end, and keep the last lines, or parts of them."""
         assert self._process.stdout
-        for line in self._process.stdout:
+        while line := self._process.stdout.readline(_LINE):
             self._console.append(line.rstrip())
 
     @property
@@ -169,7 +170,7 @@ class Guest:
 
     def console(self) -> str:
         """Return the last lines of the console."""
-        return "\n".join(self._console.copy())
+        return "\n".join(self._console.copy())[-_TEXT:]
 
     def kill(self, mark: str) -> None:
         """End the command with this mark."""

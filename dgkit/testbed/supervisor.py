@@ -10,6 +10,7 @@ import base64
 import contextlib
 import os
 import queue
+import re
 import selectors
 import signal
 import socket
@@ -37,6 +38,7 @@ from .ssh import SshConfig, SshServer
 PREFIX = "testbed-"  # of the folders of testbeds in the runtime folder
 SOCKET = "control"  # in such a folder
 _MESSAGE = 1 << 16
+_STATUS = re.compile(rb"(\d{1,3}\n?)?")
 
 
 class _Scanner:
@@ -52,6 +54,8 @@ class _Scanner:
         before, found, after = (self._held + received).partition(self._end)
         if found:
             self._held = found + after
+            if not _STATUS.fullmatch(after):  # a guest may send anything
+                raise ConnectionError
             if after.endswith(b"\n"):
                 self.status = int(after)
             return before
@@ -80,7 +84,7 @@ class _Command:
         """Run a shell script until its end; then kill child processes that still run.
 
         Raises:
-            ConnectionError: The guest ended.
+            ConnectionError: The guest ended, or ended the command by no exit status.
         """
         text = base64.b64encode(script.encode()).decode()
         self._channel.output.sendall(f"{self._mark} {text}\n".encode())
@@ -191,12 +195,14 @@ class Supervisor:
     def _guest_said(
         self, guest: Guest, parent: socket.socket, selector: selectors.BaseSelector
     ) -> None:
-        """Handle a guest's message (`ready`, `failed`), or its closed port when QEMU ends."""
+        """Handle a guest's first message (`ready`, `failed`), or its closed port when QEMU ends."""
         text = guest.control.recv(_MESSAGE).decode(errors="replace").strip()
         if not text:
             selector.unregister(guest.control)
             guest.ended()
         starting = guest.state == "starting"
+        if text and not starting:
+            return
         guest.state = text or "ended"
         if starting:
             words = {"guest": guest.name, "state": guest.state, "console": guest.console()}
@@ -238,7 +244,10 @@ class Supervisor:
             _Command(guest, channel, client).run(script)
         except OSError:
             last = (guest.console().splitlines() or ["nothing"])[-1]
-            text = f"the {guest.name} guest ended; the last line of its console: {last}"
+            text = (
+                f"the {guest.name} guest ended, or gave no exit status; the last line of its "
+                f"console: {last}"
+            )
             client.sendall(frame(ERROR, text.encode()))
         else:
             guest.free.put(channel)

@@ -1,8 +1,9 @@
 """Runs NCCL's device API examples with dgkit as NCCL's RMA plugin.
 
     python tests/hardware/nccl_examples.py build NCCL FOLDER
-    python tests/hardware/nccl_examples.py run FOLDER [--plugin FILE|none] [--ranks 2,4] [--only NAME]
-                                               [--ranks-are threads] [--times N] [--statistics]
+    python tests/hardware/nccl_examples.py run FOLDER [--plugin FILE|none] [--ranks 2,4]
+                                               [--only NAME] [--ranks-are threads]
+                                               [--times N] [--statistics]
 
 `build` needs nvcc and NCCL's sources (2.30.4 or later), built with
 `make -j src.build NVCC_GENCODE="-gencode=arch=compute_90,code=sm_90" ONLY_FUNCS="SendRecv"`.

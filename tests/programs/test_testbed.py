@@ -7,6 +7,7 @@ import contextlib
 import json
 import lzma
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -810,3 +811,24 @@ def test_modules_of_older_wheels_are_removed(machine):
         os.utime(images.cache() / name, (number, number))
     images.sweep()
     assert [each.name for each in images.cache().glob("site-*")] == names[1:]
+
+
+def test_a_hostile_guest_costs_this_machine_no_memory_and_no_service(wheelhouse, capfd):
+    with testbed.up(agents=wheelhouse) as bed:
+        address, pid = bed.dpu, bed.status()["pid"]
+        threads = len([*Path(f"/proc/{pid}/task").iterdir()])
+        assert bed.run("dpu", "attack").returncode == 0
+        assert bed.dpu == address  # another `ready` starts no other agent
+        assert len([*Path(f"/proc/{pid}/task").iterdir()]) <= threads
+        assert bed.status()["guests"]["dpu"]["state"] == "ready"
+        assert 1 << 12 < len(bed.console("dpu")) <= 1 << 16
+        for number in range(len(fake_qemu.ENDS)):
+            with pytest.raises(dgkit.TestbedError, match="gave no exit status"):
+                bed.run("dpu", f"attack {number}")
+        peak = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
+        assert int(peak[1]) < 96 << 10
+        assert bed.run("host", "echo goes on").stdout == "goes on\n"
+        state = bed.status()
+        state["guests"]["dpu"] |= {"state": "\x1b]0;x", "agent_ended": "\x1b[2J\u202e"}
+        _show(state)
+        assert not {"\x1b", "\u202e"} & set(capfd.readouterr().out)

@@ -1,11 +1,13 @@
 """Program in QEMU's place: a guest that boots at once and runs its commands on this machine.
 
 $FAKE_GUEST says how the guests behave: `fails`, `silent`, `ends`, or `panics`, at the first start
-only; by default they are ready.
+only; by default they are ready. The command `attack` sends this machine what it should not, and
+`attack N` the N-th of ENDS as its exit status.
 Agents are those of this machine, by the provider `soft`, with $FAKE_AGENT_PATH as Python's path.
 """
 
 import base64
+import contextlib
 import json
 import os
 import re
@@ -27,6 +29,22 @@ def install(folder: Path) -> None:
 
 
 RUNNING: dict[str, int] = {}  # mark: process group
+CONTROL: list[socket.socket] = []
+ENDS = (b"9" * (64 << 20), b"x\n", b"\n", b"1\n2\n")
+
+
+def attack(output: socket.socket, errors: socket.socket, mark: str, words: list[str]) -> None:
+    """Say again and again that the guest is ready, fill the console, and end a command wrongly."""
+    if not words:
+        for _ in range(1000):
+            CONTROL[0].sendall(b"ready\n")
+            time.sleep(0)
+        CONTROL[0].sendall(b"\x1b]0;owned\x07" * 4096)
+        for _ in range(64):
+            print("\x1b[2J" * (1 << 18), end="", flush=True)
+    with contextlib.suppress(OSError):  # the other side may close it
+        for port in (output, errors):
+            port.sendall(f"\x1e{mark} ".encode() + (ENDS[int(words[0])] if words else b"0\n"))
 
 
 def here(script: str) -> str:
@@ -76,6 +94,10 @@ def monitor(port: socket.socket) -> None:
 def serve(output: socket.socket, errors: socket.socket) -> None:
     for line in output.makefile("r"):
         mark, script = line.split()
+        first, *words = base64.b64decode(script).decode().splitlines()[-1].split()
+        if first == "attack":
+            attack(output, errors, mark, words)
+            continue
         command = ["setpriv", "--pdeathsig", "KILL", "sh", "-c"]
         process = subprocess.Popen(
             [*command, here(base64.b64decode(script).decode())], start_new_session=True,
@@ -115,6 +137,7 @@ def main(words: list[str]) -> None:
     if how == "silent":
         time.sleep(1000)
     control = ports.pop("control")
+    CONTROL.append(control)
     if "monitor" in ports:
         threading.Thread(target=monitor, args=[ports.pop("monitor")], daemon=True).start()
     for number in range(len(ports) // 2):
