@@ -94,7 +94,6 @@ def register(panel: object, close: Callable[[], None], *, shared: bool = False) 
     """Bind a panel to the running cell and close the panels of earlier runs of that cell.
 
     Args:
-        panel: The panel.
         close: Its method that closes it.
         shared: A later run may request the same panel: it is closed after that run, if unused.
     """

@@ -239,7 +239,6 @@ def replace_file(path: Path, content: bytes, mode: int | None = None) -> None:
     The content is written to .NAME.part, then renamed.
 
     Args:
-        path: The file.
         content: What to write.
         mode: Its mode, whatever the umask is. Default: 0666 less the umask.
 

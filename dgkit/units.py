@@ -18,7 +18,6 @@ def printable(text: str, kept: str = "\n\t") -> str:
     """Return another's text with control characters, such as ESC and U+202E, escaped.
 
     Args:
-        text: The text.
         kept: Control characters that stay.
     """
     if text.isprintable():
@@ -73,7 +72,6 @@ def parse_size(text: str, *, least: int = 1) -> int:
     accepts the same forms.
 
     Args:
-        text: The size.
         least: The smallest size to accept, in bytes.
 
     Returns:

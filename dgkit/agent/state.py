@@ -76,7 +76,6 @@ class AgentState:
 
         Args:
             place: What failed, for the log.
-            exc: The exception.
         """
         self.counters["internal_errors"] += 1
         if (place, type(exc)) not in self._logged:

@@ -213,7 +213,6 @@ def up(arm: Arm, planned: Plan, say: Say) -> dict[str, Any]:
 
     Args:
         arm: Connection to the Arm side.
-        planned: The plan.
         say: Called with a line for each step.
 
     Raises:

@@ -70,8 +70,6 @@ def latency(
 
     Args:
         queue: Queue to post to.
-        local: Local region.
-        remote: Remote region.
         op: `"read"` or `"write"`.
         count: Number of transfers.
         progress: Called with the completed share, 0 to 1.
@@ -122,8 +120,6 @@ def rate(
 
     Args:
         queue: Queue to post to.
-        local: Local region.
-        remote: Remote region.
         op: `"read"` or `"write"`.
         window: Transfers in flight.
         seconds: Duration of the measurement.

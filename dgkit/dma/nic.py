@@ -369,7 +369,6 @@ class VerbsQueueConfig:
 
         Args:
             memory: Memory of a queue pair that no NIC serves any more.
-            number: Its number.
             syndrome: The cause, as in a completion.
         """
         (polled,) = struct.unpack_from("<Q", memory, VerbsQueue._POLLED)

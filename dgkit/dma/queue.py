@@ -227,7 +227,6 @@ class Queue(CompletionQueue):
 
         Args:
             local: Region to read from.
-            remote: Remote region to write to.
             shape: `size`, `local_offset`, `remote_offset`, `user`, and for rows `rows`,
                 `local_stride`, `remote_stride`.
         """

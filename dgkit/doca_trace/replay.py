@@ -50,7 +50,6 @@ class Replay:
     """Replays one trace.
 
     Args:
-        trace: The trace.
         functions: What is known of the functions.
         plan: With what it is replayed at the same time: comparison.py.
     """

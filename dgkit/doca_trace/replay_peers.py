@@ -16,7 +16,6 @@ class Peers:
     """Files in a folder that all replays have.
 
     Args:
-        folder: The folder.
         index: This replay's.
         verbs: Replays that have calls of doca_verbs.h.
     """

@@ -44,7 +44,6 @@ class Values:
     """Maps the values of a trace to those of this process, and back.
 
     Args:
-        trace: The trace.
         types: The types of callbacks.
         deliver: Called with each callback.
         peers: The replays at the same time.

@@ -52,7 +52,7 @@ def fit(machine: Machine, remedy: Iterable[str]) -> tuple[str, ...]:
     """
     lines = list(_with_mstflint(machine, list(_restarts_apart(remedy))))
     if machine.know(image):
-        lines = [_of_image(_without_systemd(line, machine), machine) for line in lines]
+        lines = [_for_maintainer(_without_systemd(line, machine), machine) for line in lines]
     elif machine.know(package_manager) == "other":
         lines = [_in_words(line, machine) for line in lines]
     elif machine.know(has_yum_only):
@@ -147,8 +147,8 @@ _SOFTWARE = re.compile(
 )
 
 
-def _of_image(line: str, machine: Machine) -> str:
-    """Return an instruction for the maintainer of the system's image, if no command can be run."""
+def _for_maintainer(line: str, machine: Machine) -> str:
+    """Return a command, or if the system's image permits none, a request to its maintainer."""
     name = machine.know(image)
     asked = f"# Ask who keeps the image of {name}:"
     if line.startswith(_INSTALLS):

@@ -423,7 +423,6 @@ class DmaTransferJob(TransferJob, _DmaJob):
     """Transfer by one DMA for each chunk.
 
     Args:
-        ref: The region.
         offset: Its byte to start at.
         size: Bytes.
         view: As in TransferJob.

@@ -102,7 +102,6 @@ def _copy_handle(queue: KernelQueue, address: int, gpu: int) -> Any:
     """Return a CuPy array with a queue's structure, in which the ring has GPU addresses.
 
     Args:
-        queue: The queue.
         address: Host address of its ring, which is registered with CUDA.
         gpu: Number of the GPU.
     """

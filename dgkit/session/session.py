@@ -258,7 +258,6 @@ class Session(Unique):
         """Write `data` into the region by DMA, and wait.
 
         Args:
-            region: Region of this session.
             data: Any object with the buffer protocol.
             offset: Byte of the region to start at.
 

@@ -325,8 +325,6 @@ def checked_span(
     Synchronizes with the stream that produces the bytes. Errors as SessionRegion.span().
 
     Args:
-        session: The session.
-        region: Its region.
         offset: Byte of the region to start at.
         size: Bytes.
         refused: Access of a region that does not allow the transfer: READ_ONLY or WRITE_ONLY.

@@ -103,8 +103,6 @@ def run(schedule: Scheduler, jobs: Sequence[Job], **names: str) -> Result:
     """Run jobs by a scheduler.
 
     Args:
-        schedule: The scheduler.
-        jobs: The jobs.
         names: What the scheduler calls `big` and `small`.
 
     Raises:

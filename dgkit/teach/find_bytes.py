@@ -36,9 +36,6 @@ Node = tuple[int, int, int, bytes]  # offset, key, kind, payload
 class ForeignMemory(submission.Served):
     """Memory that is registered, exported, imported, and then read by DMA.
 
-    Args:
-        image: The bytes.
-
     Attributes:
         descriptor: Descriptor that was given to the importer.
         size: Its size in bytes.

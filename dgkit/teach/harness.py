@@ -24,7 +24,6 @@ class Proxy:
         sock: Connection to the grader.
         number: The object's number.
         name: The name of its class.
-        methods: The names of its methods.
     """
 
     def __init__(self, sock: socket.socket, number: int, name: str, methods: list[str]) -> None:

@@ -75,7 +75,6 @@ class Device(submission.Served):
     """A simulated device, and the loops that measure it.
 
     Args:
-        made: Its parameters.
         seed: Seed of its noise.
         ticks_per_us: Ticks of its clock in a microsecond.
     """

@@ -231,7 +231,6 @@ class Inbox(submission.Served):
     """The consumer's side of a mailbox.
 
     Args:
-        box: The mailbox.
         fresh: If given, the words whose loads return the newest value; the others stay as old as
             fences allow.
     """
@@ -281,7 +280,6 @@ def _record(
     Args:
         function: The producer.
         calls: The arguments of each call, besides the mailbox.
-        numbers: The numbers of the words.
     """
     box = Mailbox(_PAYLOAD, numbers=numbers, order=_posted)
     outbox, made = Outbox(box), []
@@ -386,9 +384,7 @@ def _check_looks(
 
     Args:
         function: The consumer.
-        numbers: The numbers of the words.
         before: Writes that have arrived before the consumer begins: nothing older is seen.
-        writes: The writes.
         messages: Messages that may be returned, of which the last one is there in the end.
     """
     allowed: list[list[int] | None] = [None, *messages]

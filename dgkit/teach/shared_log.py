@@ -169,7 +169,6 @@ class Access(submission.Served):
     """A writer's access to a log, by DMA.
 
     Args:
-        log: The log.
         name: The writer's name in stories.
     """
 

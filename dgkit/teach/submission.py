@@ -50,7 +50,6 @@ class Call:
     """A call in progress, which makes requests and ends with a value or an exception.
 
     Args:
-        submission: The submission.
         name: The function's name.
         args: Plain values, and Served objects.
     """

@@ -407,7 +407,6 @@ def fed(function: submission.RemoteFunction, dpu: Dpu, *, whole: bool = True) ->
 
     Args:
         function: The student's function.
-        dpu: The DPU.
         whole: Also check that each batch was trained from its own bytes.
     """
     with dpu:

@@ -176,7 +176,6 @@ def owners(folder: Path, lab: str, name: str, cells: Cells, seed: str) -> set[st
 
     Args:
         folder: The course.
-        lab: The lab.
         name: Name of the notebook.
         cells: The cells as the student handed them in.
         seed: The course's seed.

@@ -488,7 +488,6 @@ def serve_gpu_queue(
     """In the DPU guest, serve the queue that the host guest opens under a name; wait for it.
 
     Args:
-        name: The name.
         device: Device("soft").
         region: Its region, into which kernels may put, and from which they may get.
         timeout: Seconds.

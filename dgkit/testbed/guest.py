@@ -48,7 +48,6 @@ class Guest:
 
     Args:
         name: host or dpu.
-        image: Its image.
         memory: Its memory in bytes.
         wire: Network to the other guest: one end of a stream socket pair. The constructor closes
             it in this process.

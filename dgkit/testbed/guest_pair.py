@@ -144,7 +144,6 @@ def announce(port: int, heartbeat: float) -> None:
     """Tell the other guest the address of this guest's agent, and allow both guests' programs.
 
     Args:
-        port: Its port.
         heartbeat: Its interval in seconds.
     """
     me, own = guest(), keys.load().public

@@ -38,7 +38,6 @@ def qemu(
 
     Args:
         machine: Architecture, as platform.machine() names it.
-        kernel: The kernel.
         words: The kernel's command line.
         kvm: Run it with KVM instead of emulation.
         memory: Memory in bytes.

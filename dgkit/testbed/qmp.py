@@ -17,11 +17,7 @@ _ANSWER_S = 30.0
 
 
 class Monitor:
-    """QEMU's monitor in control mode.
-
-    Args:
-        link: Socket of the monitor.
-    """
+    """QEMU's monitor in control mode."""
 
     def __init__(self, link: socket.socket) -> None:
         self._link = link

@@ -68,7 +68,6 @@ class _Command:
     """Command that runs in a guest for a client.
 
     Args:
-        guest: The guest.
         channel: Ports of the guest that no other command uses.
         client: Socket that gets the frames; when the client closes it, the command ends.
     """

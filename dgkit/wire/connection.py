@@ -111,7 +111,10 @@ class Connection:
             raise copy_of(self.dead)
 
     def end_with(self, other: Connection) -> None:
-        """End this connection when `other` ends, also while a thread waits; abandon() both."""
+        """End this connection when `other` ends, also while a thread waits.
+
+        abandon() of this connection then abandons both.
+        """
         self._other = other
         self._client.epoll.register(other.fileno(), select.EPOLLIN)
 
@@ -269,7 +272,6 @@ class Connection:
         """Send a request and return its reply; undo a Creation whose reply is not returned.
 
         Args:
-            request: The request.
             timeout: Seconds.
             pending: As for post().
 

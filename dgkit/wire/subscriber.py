@@ -37,7 +37,6 @@ class Subscriber:
     Instead, the agent sends no more blocks than this side has granted it.
 
     Args:
-        context: Context of the socket.
         address: Address of the agent's telemetry socket.
         identity: The client's public and secret key in hex, for tcp://; None for ipc://.
         monitor: Number of the monitor whose blocks are received.

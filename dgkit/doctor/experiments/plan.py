@@ -47,7 +47,6 @@ def plan(machine: Machine, peer: str = "", keys: str = "") -> list[Experiment]:
     """Return the experiments that fit this machine's GPUs, RDMA devices and DOCA.
 
     Args:
-        machine: The machine.
         peer: Address of an agent on another machine, whose memory is read and written by RDMA.
         keys: Name of this side's key pair, for that.
     """

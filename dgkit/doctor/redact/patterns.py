@@ -53,7 +53,6 @@ def build(
     Args:
         hosts: Host names, matched together with a domain that follows.
         domains: Domains, matched together with the names that precede them.
-        users: User names.
         serials: Serial numbers.
         without: Name of a form to leave out.
     """

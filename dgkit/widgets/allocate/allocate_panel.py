@@ -406,7 +406,6 @@ def placement_options(session: Session, *, probe: bool = True) -> list[Json]:
     """Return the places where memory can be allocated.
 
     Args:
-        session: The session.
         probe: Detect GPUs, which takes a moment the first time. Without it, GPU memory is listed
             as unavailable.
 

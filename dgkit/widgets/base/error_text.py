@@ -53,7 +53,6 @@ def explain(error: Exception, session: Session | None = None) -> dict[str, str]:
     """Describe an exception for a view.
 
     Args:
-        error: The exception.
         session: The session of the panel.
 
     Returns:

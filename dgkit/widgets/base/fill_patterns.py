@@ -145,7 +145,6 @@ def fill_region(region: SessionRegion, pattern: Pattern, dtype: str = "u1") -> I
     DMA.
 
     Args:
-        region: The region to fill.
         pattern: The bytes.
         dtype: Item type that a counter counts in.
 

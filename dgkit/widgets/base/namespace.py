@@ -167,7 +167,6 @@ def bind(name: str, value: Any, *, mine: Mapping[str, object]) -> None:
 
     Args:
         name: The variable's name.
-        value: The value.
         mine: See `check_available`.
 
     Raises:

@@ -185,7 +185,6 @@ class SessionModel:
         """Mark a region as in use for the block: the user is asked before it is freed.
 
         Args:
-            region: The region.
             what: The use, as shown to the user: `a fill`.
         """
         use = (region.id, what)

@@ -39,7 +39,6 @@ def create_panels(session: Session, plot: LatencyPlot | None = None) -> Panels:
     """Create the panels of a session; they do not belong to a cell.
 
     Args:
-        session: The session.
         plot: An existing latency plot to use instead of a new one.
     """
     from ..allocate.allocate_panel import AllocatePanel

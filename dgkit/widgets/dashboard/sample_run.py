@@ -47,8 +47,6 @@ class SampleRun:
     """One run of the steps with the panels of a dashboard.
 
     Args:
-        session: The session.
-        panels: Its panels.
         changed: Called as a step begins or ends.
         measured: Called when the latency plot has new samples.
     """

@@ -325,7 +325,6 @@ def format_bytes(data: bytes, form: str, dtype: str = "u8", endian: str = "littl
     """Return bytes as text.
 
     Args:
-        data: The bytes.
         form: A key of FORMATS, or "numpy" for a NumPy expression.
         dtype: The value type of the NumPy expression, a key of DTYPES.
         endian: The byte order of the NumPy expression, "little" or "big".

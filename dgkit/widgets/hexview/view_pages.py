@@ -51,7 +51,6 @@ class ChangeTracker:
         """Return a byte of flags for each byte from `at` on, or b"" if all flags are 0.
 
         Args:
-            sources: The names of the sources.
             at: The offset of the first byte; a multiple of BLOCK.
             parts: The bytes as each source has them, of equal size.
         """

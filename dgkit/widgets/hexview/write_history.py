@@ -241,7 +241,6 @@ class WriteHistory:
 
         Args:
             offset: Where they are.
-            data: The bytes.
             since_ns: time.monotonic_ns() before they were read; if a write has ended since, they
                 prove nothing.
             writer: Who has changed them; a write whose bytes are unknown takes precedence.
@@ -398,9 +397,6 @@ def record_writes(
     The bytes of a copy that the DPU made are read back.
 
     Args:
-        session: The session.
-        region: The region.
-        history: Its history.
         then: Called after each write, in the thread that ends it.
 
     Returns:

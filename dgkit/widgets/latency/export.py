@@ -26,7 +26,6 @@ def export_file(runs: Runs, kind: str) -> tuple[str, str]:
     """Return the name and the text of a file.
 
     Args:
-        runs: The runs by name.
         kind: A name in TABLES for a CSV file; "html" or "json" for the reports.
 
     Raises:
@@ -72,7 +71,6 @@ def csv_table(runs: Runs, what: str = "time") -> str:
     windows of blocks overlap.
 
     Args:
-        runs: The runs by name.
         what: A name in TABLES.
 
     Raises:

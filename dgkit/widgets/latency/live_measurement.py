@@ -114,7 +114,6 @@ class LiveMeasurement:
         """Measure with this setting. On an error, the measurement before continues.
 
         Args:
-            setting: The setting.
             restarted: The run continues with another DPU in place of a lost one.
         """
         if self.measuring and setting == self.setting:

@@ -118,7 +118,6 @@ class SizeSweep:
         """Prepare a sweep.
 
         Args:
-            session: The session.
             measured: Region, operation and path.
             setting: Sizes, rounds and samples.
 

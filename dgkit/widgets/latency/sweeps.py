@@ -32,7 +32,6 @@ class Sweeps:
         """Start without a sweep.
 
         Args:
-            live: The live measurement.
             send: Sends a message to the views: a kind, fields.
             changed: Called when a sweep has ended.
             fail: Called with an unexpected error.

@@ -45,7 +45,6 @@ class Run:
         """Prepare a run; `steps` runs it.
 
         Args:
-            requests: The requests.
             number: Returns the number of the next record.
             on_record: Called for each transfer that ended, with its request, its record and, if it
                 is complete, the transfer.

@@ -160,7 +160,7 @@ void dg_bar_release(struct dg_bar *b, uint32_t page, uint32_t slot)
 	dg_bar_unlock();
 }
 
-/* Releases a slot if its process has ended, so that its lock is free. */
+/* Releases a claimed slot whose lock is free: the process that claimed it has ended. */
 static void sweep_slot(struct dg_bar *b, uint32_t page, uint32_t slot)
 {
 	struct bar_slot *s = &bar_page_at(b, page)->slots[slot];
