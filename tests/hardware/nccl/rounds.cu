@@ -86,14 +86,10 @@ bool wait_for(cudaStream_t stream, ncclComm_t comm)
 	_exit(passed ? 0 : 1);
 }
 
-void run_rounds(ncclDevComm dev, ncclComm_t comm, ncclWindow_t windows[2], uint64_t *bytes[2], int rank, int ranks)
+void run_rounds(ncclDevComm dev, ncclComm_t comm, ncclWindow_t windows[2], uint64_t *bytes[2], cudaStream_t stream,
+		unsigned *wrong, int rank, int ranks)
 {
 	const bool kills = getenv("KILL") && rank == ranks - 1;
-	cudaStream_t stream;
-	unsigned *wrong;
-	CUDACHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-	CUDACHECK(cudaHostAlloc(&wrong, sizeof *wrong, cudaHostAllocMapped));
-	*wrong = 0;
 	for (int round = 0; round < ROUNDS; round += A_KERNEL) {
 		if (kills && round == ROUNDS / 2) {
 			*killed_ns = now_ns();
@@ -104,8 +100,6 @@ void run_rounds(ncclDevComm dev, ncclComm_t comm, ncclWindow_t windows[2], uint6
 			report_loss(rank);
 	}
 	printf("rank %d: %d rounds, %u words were wrong: %s\n", rank, ROUNDS, *wrong, *wrong ? "FAILED" : "PASSED");
-	CUDACHECK(cudaFreeHost(wrong));
-	CUDACHECK(cudaStreamDestroy(stream));
 }
 
 void *example(int rank, int ranks, int device, int)
@@ -129,10 +123,19 @@ void *example(int rank, int ranks, int device, int)
 	needs.ginSignalCount = 1;
 	needs.ginConnectionType = NCCL_GIN_CONNECTION_FULL;
 	NCCLCHECK(ncclDevCommCreate(comm, &needs, &dev));
+	cudaStream_t stream;
+	unsigned *wrong;
+	CUDACHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+	CUDACHECK(cudaHostAlloc(&wrong, sizeof *wrong, cudaHostAllocMapped));
+	*wrong = 0;
 	CUDACHECK(cudaDeviceSynchronize()); // the window is zero before any rank puts
 	util_broadcast(0, rank, &id);
-	run_rounds(dev, comm, windows, bytes, rank, ranks);
-	util_broadcast(0, rank, &id); // until all ranks have ended their rounds
+	run_rounds(dev, comm, windows, bytes, stream, wrong, rank, ranks);
+	// Until all ranks have ended their rounds: freeing waits for the kernels of ranks in other threads, and
+	// stops the driver's calls that they wait for.
+	util_broadcast(0, rank, &id);
+	CUDACHECK(cudaFreeHost(wrong));
+	CUDACHECK(cudaStreamDestroy(stream));
 	NCCLCHECK(ncclDevCommDestroy(comm, &dev));
 	for (int i = 0; i < 2; i++) {
 		NCCLCHECK(ncclCommWindowDeregister(comm, windows[i]));
@@ -147,5 +150,6 @@ void *example(int rank, int ranks, int device, int)
 
 int main(int argc, char **argv)
 {
+	setvbuf(stdout, nullptr, _IOLBF, 0);
 	return run_example(argc, argv, example);
 }
