@@ -40,24 +40,16 @@ doca_error_t doca_argp_destroy(void)
 }
 
 /* DOCA API reference, ARGP: INVALID_VALUE. That the last one is used: guess. */
-doca_error_t doca_argp_register_validation_callback(doca_argp_validation_cb_t callback)
-{
-	if (!callback)
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "callback is NULL");
-	if (!argp.ready || argp.running)
-		return REFUSE(DOCA_ERROR_INITIALIZATION, "called before doca_argp_init or inside "
-							 "doca_argp_start");
-	argp.validate = callback;
-	return DOCA_SUCCESS;
-}
-
-doca_error_t doca_argp_register_version_callback(doca_argp_param_cb_t callback)
-{
-	if (!callback)
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "callback is NULL");
-	if (!argp.ready || argp.running)
-		return REFUSE(DOCA_ERROR_INITIALIZATION, "called before doca_argp_init or inside "
-							 "doca_argp_start");
-	argp.version = callback;
-	return DOCA_SUCCESS;
-}
+#define REGISTER(name, type, member)                                                           \
+	doca_error_t doca_argp_register_##name##_callback(type callback)                       \
+	{                                                                                      \
+		if (!callback)                                                                 \
+			return REFUSE(DOCA_ERROR_INVALID_VALUE, "callback is NULL");           \
+		if (!argp.ready || argp.running)                                               \
+			return REFUSE(DOCA_ERROR_INITIALIZATION,                               \
+				      "called before doca_argp_init or inside doca_argp_start"); \
+		argp.member = callback;                                                        \
+		return DOCA_SUCCESS;                                                           \
+	}
+REGISTER(validation, doca_argp_validation_cb_t, validate)
+REGISTER(version, doca_argp_param_cb_t, version)

@@ -68,6 +68,14 @@ SOFTDOCA_INTERNAL doca_error_t softdoca_log_to_file(FILE *file, struct doca_log_
 		check(handle);                              \
 		return SET_OUT(result, value);              \
 	}
+/* Defines a public function that sets a member of an object to any value. */
+#define SETTER(function, check, object, type, member)       \
+	doca_error_t function(object *handle, type member) \
+	{                                                   \
+		check(handle);                              \
+		handle->member = member;                    \
+		return DOCA_SUCCESS;                        \
+	}
 /* Defines a public function that returns the pointer to a member of an object: NULL, which is logged,
  * for an invalid object. */
 #define AS_MEMBER(function, object, type, kind, what, member)                         \

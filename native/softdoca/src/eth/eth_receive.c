@@ -420,113 +420,48 @@ doca_error_t doca_eth_rxq_task_recv_get_pkt(const struct doca_eth_rxq_task_recv 
 
 /* ---- numbers of a frame ---- */
 
-/* Stores a number of a frame, if the queue was configured to report it. */
-#define GET(asked, setter, out, value)                                              \
-	do {                                                                        \
-		if (!(asked))                                                       \
-			return REFUSE(DOCA_ERROR_BAD_STATE, setter "() was not called"); \
-		return SET_OUT(out, value);                                         \
-	} while (0)
-#define GET_METADATA(q, out, value) GET((q)->metadata, "doca_eth_rxq_set_metadata_num", out, value)
-#define GET_FLOW_TAG(q, out, value) GET((q)->flow_tag, "doca_eth_rxq_set_flow_tag", out, value)
-#define GET_HASH(q, out, value)	    GET((q)->hash, "doca_eth_rxq_set_rx_hash", out, value)
-#define GET_TIME(q, out, value)	    GET((q)->timestamp, "doca_eth_rxq_set_timestamp", out, value)
+/* Defines a function that stores a number of a frame, or those of a batch, if the queue was configured
+ * to report it. `check` is one of the task or event; `queue` and `value` are expressions of `frame`. */
+#define FRAME_GETTER(function, check, object, queue, asked, set, type, out, value)    \
+	doca_error_t function(const object *frame, type *out)                         \
+	{                                                                             \
+		check(frame);                                                         \
+		if (!(queue)->asked)                                                  \
+			return REFUSE(DOCA_ERROR_BAD_STATE, set "() was not called"); \
+		return SET_OUT(out, value);                                           \
+	}
+#define TASK_GETTER(name, ...)                                                            \
+	FRAME_GETTER(doca_eth_rxq_task_recv_get_##name, CHECK_RECEIVE,                    \
+		     struct doca_eth_rxq_task_recv, eth_rxq_of(frame->task.ctx), __VA_ARGS__)
+#define EVENT_GETTER(name, ...)                                          \
+	FRAME_GETTER(doca_eth_rxq_event_managed_recv_get_##name, CHECK_OUT, \
+		     struct doca_eth_rxq_event_managed_recv, frame->queue, __VA_ARGS__)
+#define BATCH_GETTER(name, ...)                                                \
+	FRAME_GETTER(doca_eth_rxq_event_batch_managed_recv_get_##name, CHECK_OUT, \
+		     struct doca_eth_rxq_event_batch_managed_recv, frame->queue, __VA_ARGS__)
+#define METADATA metadata, "doca_eth_rxq_set_metadata_num", const uint32_t *, metadata_array
+#define FLOW_TAG flow_tag, "doca_eth_rxq_set_flow_tag"
+#define HASH	 hash, "doca_eth_rxq_set_rx_hash"
+#define TIME	 timestamp, "doca_eth_rxq_set_timestamp"
 
-doca_error_t
-doca_eth_rxq_task_recv_get_metadata_array(const struct doca_eth_rxq_task_recv *task_recv,
-					  const uint32_t **metadata_array)
-{
-	CHECK_RECEIVE(task_recv);
-	GET_METADATA(eth_rxq_of(task_recv->task.ctx), metadata_array, &task_recv->received.meta);
-}
-
-doca_error_t doca_eth_rxq_task_recv_get_flow_tag(const struct doca_eth_rxq_task_recv *task_recv,
-						 uint32_t *flow_tag)
-{
-	CHECK_RECEIVE(task_recv);
-	GET_FLOW_TAG(eth_rxq_of(task_recv->task.ctx), flow_tag, task_recv->received.mark);
-}
-
-doca_error_t doca_eth_rxq_task_recv_get_rx_hash(const struct doca_eth_rxq_task_recv *task_recv,
-						uint32_t *rx_hash)
-{
-	CHECK_RECEIVE(task_recv);
-	GET_HASH(eth_rxq_of(task_recv->task.ctx), rx_hash, task_recv->received.hash);
-}
-
-doca_error_t doca_eth_rxq_task_recv_get_timestamp(const struct doca_eth_rxq_task_recv *task_recv,
-						  uint64_t *timestamp)
-{
-	CHECK_RECEIVE(task_recv);
-	GET_TIME(eth_rxq_of(task_recv->task.ctx), timestamp, task_recv->received.time_ns);
-}
+TASK_GETTER(metadata_array, METADATA, &frame->received.meta)
+TASK_GETTER(flow_tag, FLOW_TAG, uint32_t, flow_tag, frame->received.mark)
+TASK_GETTER(rx_hash, HASH, uint32_t, rx_hash, frame->received.hash)
+TASK_GETTER(timestamp, TIME, uint64_t, timestamp, frame->received.time_ns)
+EVENT_GETTER(metadata_array, METADATA, &frame->received.meta)
+EVENT_GETTER(flow_tag, FLOW_TAG, uint32_t, flow_tag, frame->received.mark)
+EVENT_GETTER(rx_hash, HASH, uint32_t, rx_hash, frame->received.hash)
+EVENT_GETTER(timestamp, TIME, uint64_t, timestamp, frame->received.time_ns)
+BATCH_GETTER(metadata_array, METADATA, frame->meta)
+BATCH_GETTER(flow_tag_array, FLOW_TAG, const uint32_t *, flow_tag_array, frame->mark)
+BATCH_GETTER(rx_hash_array, HASH, const uint32_t *, rx_hash_array, frame->hash)
+BATCH_GETTER(timestamp_array, TIME, const uint64_t *, timestamp_array, frame->times)
 
 doca_error_t doca_eth_rxq_event_managed_recv_get_status(
 	const struct doca_eth_rxq_event_managed_recv *event_managed_recv)
 {
 	CHECK_OUT(event_managed_recv);
 	return event_managed_recv->status;
-}
-
-doca_error_t doca_eth_rxq_event_managed_recv_get_metadata_array(
-	const struct doca_eth_rxq_event_managed_recv *event_managed_recv,
-	const uint32_t **metadata_array)
-{
-	CHECK_OUT(event_managed_recv);
-	GET_METADATA(event_managed_recv->queue, metadata_array, &event_managed_recv->received.meta);
-}
-
-doca_error_t doca_eth_rxq_event_managed_recv_get_flow_tag(
-	const struct doca_eth_rxq_event_managed_recv *event_managed_recv, uint32_t *flow_tag)
-{
-	CHECK_OUT(event_managed_recv);
-	GET_FLOW_TAG(event_managed_recv->queue, flow_tag, event_managed_recv->received.mark);
-}
-
-doca_error_t doca_eth_rxq_event_managed_recv_get_rx_hash(
-	const struct doca_eth_rxq_event_managed_recv *event_managed_recv, uint32_t *rx_hash)
-{
-	CHECK_OUT(event_managed_recv);
-	GET_HASH(event_managed_recv->queue, rx_hash, event_managed_recv->received.hash);
-}
-
-doca_error_t doca_eth_rxq_event_managed_recv_get_timestamp(
-	const struct doca_eth_rxq_event_managed_recv *event_managed_recv, uint64_t *timestamp)
-{
-	CHECK_OUT(event_managed_recv);
-	GET_TIME(event_managed_recv->queue, timestamp, event_managed_recv->received.time_ns);
-}
-
-doca_error_t doca_eth_rxq_event_batch_managed_recv_get_metadata_array(
-	const struct doca_eth_rxq_event_batch_managed_recv *event_batch_managed_recv,
-	const uint32_t **metadata_array)
-{
-	CHECK_OUT(event_batch_managed_recv);
-	GET_METADATA(event_batch_managed_recv->queue, metadata_array, event_batch_managed_recv->meta);
-}
-
-doca_error_t doca_eth_rxq_event_batch_managed_recv_get_flow_tag_array(
-	const struct doca_eth_rxq_event_batch_managed_recv *event_batch_managed_recv,
-	const uint32_t **flow_tag_array)
-{
-	CHECK_OUT(event_batch_managed_recv);
-	GET_FLOW_TAG(event_batch_managed_recv->queue, flow_tag_array, event_batch_managed_recv->mark);
-}
-
-doca_error_t doca_eth_rxq_event_batch_managed_recv_get_rx_hash_array(
-	const struct doca_eth_rxq_event_batch_managed_recv *event_batch_managed_recv,
-	const uint32_t **rx_hash_array)
-{
-	CHECK_OUT(event_batch_managed_recv);
-	GET_HASH(event_batch_managed_recv->queue, rx_hash_array, event_batch_managed_recv->hash);
-}
-
-doca_error_t doca_eth_rxq_event_batch_managed_recv_get_timestamp_array(
-	const struct doca_eth_rxq_event_batch_managed_recv *event_batch_managed_recv,
-	const uint64_t **timestamp_array)
-{
-	CHECK_OUT(event_batch_managed_recv);
-	GET_TIME(event_batch_managed_recv->queue, timestamp_array, event_batch_managed_recv->times);
 }
 
 uint32_t doca_eth_rxq_event_batch_managed_recv_metadata_array_get_metadata(
@@ -563,29 +498,17 @@ void doca_eth_rxq_event_batch_managed_recv_pkt_array_free(struct doca_buf **pkt_
 
 /* ---- settings ---- */
 
-doca_error_t doca_eth_rxq_set_metadata_num(struct doca_eth_rxq *eth_rxq, uint8_t metadata_num)
-{
-	CHECK_RXQ(eth_rxq);
-	return eth_set(&eth_rxq->ctx, &eth_rxq->metadata, metadata_num);
-}
-
-doca_error_t doca_eth_rxq_set_flow_tag(struct doca_eth_rxq *eth_rxq, uint8_t enable_flow_tag)
-{
-	CHECK_RXQ(eth_rxq);
-	return eth_set(&eth_rxq->ctx, &eth_rxq->flow_tag, enable_flow_tag);
-}
-
-doca_error_t doca_eth_rxq_set_rx_hash(struct doca_eth_rxq *eth_rxq, uint8_t enable_rx_hash)
-{
-	CHECK_RXQ(eth_rxq);
-	return eth_set(&eth_rxq->ctx, &eth_rxq->hash, enable_rx_hash);
-}
-
-doca_error_t doca_eth_rxq_set_timestamp(struct doca_eth_rxq *eth_rxq, uint8_t enable_timestamp)
-{
-	CHECK_RXQ(eth_rxq);
-	return eth_set(&eth_rxq->ctx, &eth_rxq->timestamp, enable_timestamp);
-}
+/* Defines a setting of a queue that is idle: whether, or how many of, numbers of a frame are reported. */
+#define REPORT_SETTER(name, member)                                                        \
+	doca_error_t doca_eth_rxq_set_##name(struct doca_eth_rxq *eth_rxq, uint8_t member) \
+	{                                                                                  \
+		CHECK_RXQ(eth_rxq);                                                        \
+		return eth_set(&eth_rxq->ctx, &eth_rxq->member, member);                   \
+	}
+REPORT_SETTER(metadata_num, metadata)
+REPORT_SETTER(flow_tag, flow_tag)
+REPORT_SETTER(rx_hash, hash)
+REPORT_SETTER(timestamp, timestamp)
 
 doca_error_t doca_eth_rxq_set_packet_headroom(struct doca_eth_rxq *eth_rxq, uint16_t headroom_size)
 {

@@ -38,12 +38,7 @@ doca_error_t doca_flow_cfg_destroy(struct doca_flow_cfg *cfg)
 	return DOCA_SUCCESS;
 }
 
-doca_error_t doca_flow_cfg_set_pipe_queues(struct doca_flow_cfg *cfg, uint16_t pipe_queues)
-{
-	CHECK_CFG(cfg);
-	cfg->pipe_queues = pipe_queues;
-	return DOCA_SUCCESS;
-}
+SETTER(doca_flow_cfg_set_pipe_queues, CHECK_CFG, struct doca_flow_cfg, uint16_t, pipe_queues)
 
 doca_error_t doca_flow_cfg_set_mode_args(struct doca_flow_cfg *cfg, const char *mode_args)
 {

@@ -64,12 +64,7 @@ doca_error_t doca_flow_pipe_cfg_set_enable_strict_matching(struct doca_flow_pipe
 	return DOCA_SUCCESS;
 }
 
-doca_error_t doca_flow_pipe_cfg_set_is_root(struct doca_flow_pipe_cfg *cfg, bool is_root)
-{
-	CHECK_PIPE_CFG(cfg);
-	cfg->is_root = is_root;
-	return DOCA_SUCCESS;
-}
+SETTER(doca_flow_pipe_cfg_set_is_root, CHECK_PIPE_CFG, struct doca_flow_pipe_cfg, bool, is_root)
 
 /* match_mask() for a mask that a program may leave out. */
 static void mask_of(const struct doca_flow_match *match, const struct doca_flow_match *given,

@@ -208,12 +208,7 @@ doca_error_t doca_ctx_set_state_changed_cb(struct doca_ctx *ctx,
 	return DOCA_SUCCESS;
 }
 
-doca_error_t doca_ctx_set_user_data(struct doca_ctx *ctx, union doca_data user_data)
-{
-	CHECK_CTX(ctx);
-	ctx->user_data = user_data;
-	return DOCA_SUCCESS;
-}
+SETTER(doca_ctx_set_user_data, CHECK_CTX, struct doca_ctx, union doca_data, user_data)
 
 GETTER(doca_ctx_get_user_data, CHECK_CTX, const struct doca_ctx, union doca_data, handle->user_data)
 GETTER(doca_ctx_get_num_inflight_tasks, CHECK_CTX, const struct doca_ctx, size_t, handle->in_flight)

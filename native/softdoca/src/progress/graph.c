@@ -314,12 +314,7 @@ doca_error_t doca_graph_set_conf(struct doca_graph *graph,
 		      set_conf(graph, graph_completion_cb, graph_error_cb, num_instances));
 }
 
-doca_error_t doca_graph_set_user_data(struct doca_graph *graph, union doca_data user_data)
-{
-	CHECK_GRAPH(graph);
-	graph->user_data = user_data;
-	return DOCA_SUCCESS;
-}
+SETTER(doca_graph_set_user_data, CHECK_GRAPH, struct doca_graph, union doca_data, user_data)
 
 GETTER(doca_graph_get_user_data, CHECK_GRAPH, const struct doca_graph, union doca_data,
        handle->user_data)
@@ -550,13 +545,8 @@ doca_error_t doca_graph_instance_destroy(struct doca_graph_instance *graph_insta
 	RETURN_INSIDE(graph_instance->graph->pe, destroy_instance(graph_instance));
 }
 
-doca_error_t doca_graph_instance_set_user_data(struct doca_graph_instance *graph_instance,
-					       union doca_data user_data)
-{
-	CHECK_INSTANCE(graph_instance);
-	graph_instance->user_data = user_data;
-	return DOCA_SUCCESS;
-}
+SETTER(doca_graph_instance_set_user_data, CHECK_INSTANCE, struct doca_graph_instance,
+        union doca_data, user_data)
 
 GETTER(doca_graph_instance_get_user_data, CHECK_INSTANCE, const struct doca_graph_instance,
        union doca_data, handle->user_data)
