@@ -16,7 +16,8 @@ from .run_program import become
 from .softdoca_trace import compare, record
 
 _WORK_QUEUES = ("1.3", "2.2")  # an API of their own
-_RELEASES = ("2.9", "2.10", "3.0", "3.1", "3.2", "3.3")  # of doca_releases.h, the default last
+# of doca_releases.h, the default last
+_RELEASES = ("2.5", "2.7", "2.8", "2.9", "2.10", "3.0", "3.1", "3.2", "3.3")
 
 _side = click.option(
     "--side",

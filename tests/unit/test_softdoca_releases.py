@@ -111,7 +111,29 @@ int main(void) { return 0; }
     "dma": "#include <doca_dma.h>\nint main(void) { return !doca_dma_destroy(NULL); }",
     "argp": "#include <doca_argp.h>\nint main(void) { return !doca_argp_destroy(); }",
     "comch": "#include <doca_comch.h>\nint main(void) { return !doca_comch_client_destroy(NULL); }",
-    "rdma": "#include <doca_rdma.h>\nint main(void) { return !doca_rdma_destroy(NULL); }",
+    "rdma": """
+#include <doca_rdma.h>
+int use(struct doca_rdma *rdma, struct doca_rdma_connection *one, struct doca_buf *buf)
+{
+    union doca_data data = {0};
+    struct doca_rdma_task_send *send;
+    struct doca_rdma_task_read *read;
+    const void *bytes;
+    size_t size;
+#if SOFTDOCA_DOCA < 209
+    return doca_rdma_export(rdma, &bytes, &size) + doca_rdma_connect(rdma, bytes, size) +
+        doca_rdma_connection_accept(one) +
+        doca_rdma_task_send_allocate_init(rdma, buf, data, &send) +
+        doca_rdma_task_read_allocate_init(rdma, buf, buf, data, &read);
+#else
+    return doca_rdma_export(rdma, &bytes, &size, &one) +
+        doca_rdma_connect(rdma, bytes, size, one) + doca_rdma_connection_accept(one, NULL, 0) +
+        doca_rdma_task_send_allocate_init(rdma, one, buf, data, &send) +
+        doca_rdma_task_read_allocate_init(rdma, one, buf, buf, data, &read);
+#endif
+}
+int main(void) { return 0; }
+""",
     "verbs": "#include <doca_verbs.h>\nint main(void) { return !doca_verbs_qp_destroy(NULL); }",
     "gpunetio": "#include <doca_gpunetio.h>\nint main(void) { return !doca_gpu_destroy(NULL); }",
 }

@@ -805,6 +805,39 @@ DOCA_EXPERIMENTAL
 const struct doca_rdma_connection *doca_rdma_task_receive_get_result_rdma_connection(
 	const struct doca_rdma_task_receive *task);
 
+/* Up to DOCA 2.8: return, and make, the connection of a context that has one. */
+__attribute__((visibility("default")))
+struct doca_rdma_connection *softdoca_rdma_connection(struct doca_rdma *rdma);
+__attribute__((visibility("default")))
+doca_error_t softdoca_rdma_export(struct doca_rdma *rdma, const void **details, size_t *size);
+
+#if DOCA_FORM_rdma_connection
+#define doca_rdma_export softdoca_rdma_export
+#define doca_rdma_connect(rdma, details, size) \
+	doca_rdma_connect(rdma, details, size, softdoca_rdma_connection(rdma))
+#define doca_rdma_connection_accept(connection) doca_rdma_connection_accept(connection, NULL, 0)
+#define doca_rdma_task_send_allocate_init(rdma, ...) \
+	doca_rdma_task_send_allocate_init(rdma, softdoca_rdma_connection(rdma), __VA_ARGS__)
+#define doca_rdma_task_send_imm_allocate_init(rdma, ...) \
+	doca_rdma_task_send_imm_allocate_init(rdma, softdoca_rdma_connection(rdma), __VA_ARGS__)
+#define doca_rdma_task_read_allocate_init(rdma, ...) \
+	doca_rdma_task_read_allocate_init(rdma, softdoca_rdma_connection(rdma), __VA_ARGS__)
+#define doca_rdma_task_write_allocate_init(rdma, ...) \
+	doca_rdma_task_write_allocate_init(rdma, softdoca_rdma_connection(rdma), __VA_ARGS__)
+#define doca_rdma_task_write_imm_allocate_init(rdma, ...) \
+	doca_rdma_task_write_imm_allocate_init(rdma, softdoca_rdma_connection(rdma), __VA_ARGS__)
+#define doca_rdma_task_atomic_cmp_swp_allocate_init(rdma, ...) \
+	doca_rdma_task_atomic_cmp_swp_allocate_init(rdma, softdoca_rdma_connection(rdma), __VA_ARGS__)
+#define doca_rdma_task_atomic_fetch_add_allocate_init(rdma, ...) \
+	doca_rdma_task_atomic_fetch_add_allocate_init(rdma, softdoca_rdma_connection(rdma), __VA_ARGS__)
+#define doca_rdma_task_remote_net_sync_event_get_allocate_init(rdma, ...) \
+	doca_rdma_task_remote_net_sync_event_get_allocate_init(rdma, softdoca_rdma_connection(rdma), __VA_ARGS__)
+#define doca_rdma_task_remote_net_sync_event_notify_set_allocate_init(rdma, ...) \
+	doca_rdma_task_remote_net_sync_event_notify_set_allocate_init(rdma, softdoca_rdma_connection(rdma), __VA_ARGS__)
+#define doca_rdma_task_remote_net_sync_event_notify_add_allocate_init(rdma, ...) \
+	doca_rdma_task_remote_net_sync_event_notify_add_allocate_init(rdma, softdoca_rdma_connection(rdma), __VA_ARGS__)
+#endif
+
 #ifdef __cplusplus
 }
 #endif

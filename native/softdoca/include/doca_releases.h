@@ -6,7 +6,7 @@
  *
  * A declaration of a name that not every release has begins with its row of the table. To use the name in
  * another release is an error of the compiler, which names the releases. The releases are those whose
- * public samples or reference have the name: 2.9, 2.10, and 3.0 to 3.3.
+ * public samples or reference have the name: 2.8, 2.9, 2.10, and 3.0 to 3.3. 2.5 and 2.7 are as 2.8.
  */
 #ifndef DOCA_RELEASES_H
 #define DOCA_RELEASES_H
@@ -95,5 +95,7 @@
 #define DOCA_FORM_flow_fwd SOFTDOCA_BEFORE(210)
 /* doca_eth_rxq_estimate_packet_buf_size(): up to 2.10 without head_size and tail_size. */
 #define DOCA_FORM_eth_rxq_estimate_packet_buf_size SOFTDOCA_BEFORE(300)
+/* doca_rdma: up to 2.8 no connection in export, connect and allocation of tasks, and no data in accept. */
+#define DOCA_FORM_rdma_connection SOFTDOCA_BEFORE(209)
 
 #endif

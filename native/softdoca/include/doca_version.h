@@ -38,11 +38,26 @@ extern "C" {
 #define DOCA_VER_MINOR 10
 #define DOCA_VER_PATCH 87
 #define DOCA_VER_STRING "2.10.0087"
-#else
+#elif SOFTDOCA_SINCE(209)
 #define DOCA_VER_MAJOR 2
 #define DOCA_VER_MINOR 9
 #define DOCA_VER_PATCH 72
 #define DOCA_VER_STRING "2.9.0072"
+#elif SOFTDOCA_SINCE(208)
+#define DOCA_VER_MAJOR 2
+#define DOCA_VER_MINOR 8
+#define DOCA_VER_PATCH 82
+#define DOCA_VER_STRING "2.8.0082"
+#elif SOFTDOCA_SINCE(207)
+#define DOCA_VER_MAJOR 2
+#define DOCA_VER_MINOR 7
+#define DOCA_VER_PATCH 85
+#define DOCA_VER_STRING "2.7.0085"
+#else
+#define DOCA_VER_MAJOR 2
+#define DOCA_VER_MINOR 5
+#define DOCA_VER_PATCH 108
+#define DOCA_VER_STRING "2.5.0108"
 #endif
 
 /* Returns the version of these headers. */

@@ -161,6 +161,17 @@ doca_error_t doca_rdma_export(struct doca_rdma *rdma, const void **local_rdma_co
 	return error;
 }
 
+struct doca_rdma_connection *softdoca_rdma_connection(struct doca_rdma *rdma)
+{
+	return object_is(rdma, OBJECT_RDMA) ? rdma->connections : NULL;
+}
+
+doca_error_t softdoca_rdma_export(struct doca_rdma *rdma, const void **details, size_t *size)
+{
+	struct doca_rdma_connection *connection;
+	return doca_rdma_export(rdma, details, size, &connection);
+}
+
 doca_error_t rdma_connection_join(struct doca_rdma_connection *c, const struct rdma_blob *peer)
 {
 	if (peer->adapter != c->blob.adapter)
