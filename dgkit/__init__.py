@@ -80,7 +80,7 @@ if TYPE_CHECKING:
     from .types import Path as Path
     from .types import Status as Status
     from .widgets.allocate import AllocatePanel as AllocatePanel
-    from .widgets.dashboard.dashboard import dashboard as dashboard
+    from .widgets.dashboard import dashboard as dashboard
     from .widgets.doctor import DoctorPanel as DoctorPanel
     from .widgets.heatmap import HeatMap as HeatMap
     from .widgets.hexview import HexView as HexView

@@ -213,13 +213,25 @@ def inspect(
         return exchange_hello(link, timeout), link.ask(Stats(), timeout=timeout).counters
 
 
+def connect_to(dpu: SoftwareDpu) -> Session:
+    """Open a session with a software DPU whose process was started, as connect() does.
+
+    Raises:
+        DgkitError: As connect(); the process has ended.
+    """
+    options = {"provider": "soft", "rules": (), "gpu": 0, "pci": None}
+    return _with_software_dpu(options, None, None, dpu)
+
+
 def _with_software_dpu(
-    options: dict[str, Any], max_memory: int | None, timeout: float | None
-) -> Session:
+    options: dict[str, Any], max_memory: int | None, timeout: float | None,
+    dpu: SoftwareDpu | None = None,
+) -> Session:  # fmt: skip
     from .spawn import SoftwareDpu
 
-    check_descriptors("a session", _DESCRIPTORS)
-    dpu: SoftwareDpu = SoftwareDpu()
+    if dpu is None:
+        check_descriptors("a session", _DESCRIPTORS)
+        dpu = SoftwareDpu()
     try:
         from . import remote_dpu, session  # noqa: F401 (imported while the other process starts)
 

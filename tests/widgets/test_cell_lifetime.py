@@ -10,7 +10,7 @@ from support.processes.waiting import children, until
 import dgkit
 from dgkit import cell_lifetime
 from dgkit.widgets.base.panel import Panel
-from dgkit.widgets.dashboard.dashboard import dashboard
+from dgkit.widgets.dashboard import dashboard
 
 
 class Sample(Panel):

@@ -23,8 +23,9 @@ from traitlets import TraitError
 import dgkit
 from dgkit.errors import ClosedError, PeerLost
 from dgkit.session import Session
+from dgkit.session.connect import connect_to
 from dgkit.widgets.base.session_model import SessionModel
-from dgkit.widgets.dashboard.dashboard import dashboard
+from dgkit.widgets.dashboard import dashboard
 from dgkit.widgets.hexview.fetch import Reader
 from dgkit.widgets.transfer.transfer_panel import TransferPanel
 
@@ -198,6 +199,33 @@ def test_displayed_in_a_cell_it_begins_before_the_page_has_its_panels(view):
     board = view(dashboard())
     board.panel._ipython_display_()
     board.wait_for("sample", lambda fields: states(fields)[0] == "running")
+
+
+@pytest.mark.usefixtures("in_a_cell")
+def test_its_frame_is_shown_before_the_dpu_runs_and_the_cell_fails_with_the_dpu(monkeypatch):
+    may, shown = threading.Event(), []
+    session = connect_to  # of a DPU that starts when the frame is there
+    starts = sys.modules["dgkit.session.connect"]
+    monkeypatch.setattr(starts, "connect_to", lambda dpu: may.wait(20) and session(dpu))
+    monkeypatch.setattr(
+        "IPython.display.publish_display_data", lambda *_, **__: shown.append(may.set())
+    )
+    board = dashboard()
+    assert not board.opened
+    board._ipython_display_()
+    assert shown
+    assert board.regions == board.session.regions
+    board.close()
+    monkeypatch.setattr(starts, "connect_to", lost)
+    board = dashboard()
+    with pytest.raises(PeerLost, match="it ended"):
+        board._ipython_display_()
+    assert board.closed
+
+
+def lost(dpu):
+    dpu.close()
+    raise PeerLost("it ended")
 
 
 @pytest.mark.usefixtures("in_a_cell")

@@ -10,7 +10,7 @@ from support.processes.waiting import gone, until
 
 import dgkit
 from dgkit.widgets.allocate.allocate_panel import AllocatePanel
-from dgkit.widgets.dashboard.dashboard import dashboard
+from dgkit.widgets.dashboard import dashboard
 from dgkit.widgets.hexview.hexview import HexView
 from dgkit.widgets.latency.latency_panel import LatencyPlot
 from dgkit.widgets.transfer.transfer_panel import TransferPanel

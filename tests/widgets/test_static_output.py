@@ -16,7 +16,7 @@ from support.processes.waiting import until
 
 import dgkit
 from dgkit.widgets.base import static_output
-from dgkit.widgets.dashboard.dashboard import dashboard
+from dgkit.widgets.dashboard import dashboard
 from dgkit.widgets.figure.figure import BokehView
 
 drawing = pytest.importorskip("dgkit.widgets.figure.matplotlib_drawing")

@@ -42,12 +42,13 @@ const badgeOf = (label, provider) =>
  * aborted when the view ends, `live` also when the kernel has ended.
  * @returns {{ render: import("@anywidget/types").Render<any> }}
  */
-export function panel({ name, draw }) {
+export function panel({ name, title = "", draw }) {
   return {
     async render({ model, el }) {
       const ending = new AbortController();
       const view = { model, ...makeView(name, model, ending.signal) };
       el.replaceChildren(view.root);
+      if (title) view.titled({ title }); // a frame, while the kernel starts what the panel shows
       const slow = () =>
         (view.note.textContent =
           "The kernel has not replied yet: a cell may be running. If this message persists, run the cell again.");

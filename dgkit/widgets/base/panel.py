@@ -274,6 +274,10 @@ class Panel(StateWidget):
 
     def _ipython_display_(self) -> None:
         """Display the panel and, below it, what a saved notebook shows."""
+        self._publish_view()
+        self._publish_static()
+
+    def _publish_view(self) -> None:
         from IPython.display import publish_display_data
 
         bundle = self._repr_mimebundle_()
@@ -282,6 +286,8 @@ class Panel(StateWidget):
             data = {**data, "text/html": ""}  # it is below
         publish_display_data(data, rest[0] if rest else None)
         note_displayed(self)
+
+    def _publish_static(self) -> None:
         if not self.closed:
             self._static.publish()
 

@@ -305,6 +305,7 @@ class SessionPanel(Panel):
     """Panel of a session, which its constructor stores as `_session`."""
 
     _session: Session
+    opened = True  # False: the session is being opened, and `session` waits for it
 
     @property
     def session(self) -> Session:
@@ -352,7 +353,11 @@ def regions_trait() -> State[P, tuple[SessionRegion, ...]]:
         return [{"id": one.id, "name": one.name, "size": one.size} for one in shown]
 
     help = "The live regions of the session. Read-only."
-    return State(lambda panel: SessionModel.of(panel.session).live(), to_json=to_json, help=help)
+    return State(
+        lambda panel: SessionModel.of(panel.session).live() if panel.opened else (),
+        to_json=to_json,
+        help=help,
+    )
 
 
 def selected_trait() -> State[P, SessionRegion | None]:
@@ -364,7 +369,7 @@ def selected_trait() -> State[P, SessionRegion | None]:
             model.select(choose_region(panel.session, value, model.live()))
 
     return State(
-        lambda panel: SessionModel.of(panel.session).selected_region(),
+        lambda panel: SessionModel.of(panel.session).selected_region() if panel.opened else None,
         assign,
         to_json=region_id,
         help="The region that the panels of the session show, or None.",

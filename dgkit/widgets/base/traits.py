@@ -50,6 +50,9 @@ class StateWidget(anywidget.AnyWidget):
                 _loops[:] = [asyncio.get_running_loop()]
         super().__init__(_esm=esm, _css=css)
 
+    def complete(self) -> None:
+        """Wait until the widget has its state; most have it from the start."""
+
     def check_open(self, name: str) -> None:
         """Raise PanelClosed if the widget is closed: `name` cannot be assigned any more."""
         if self.closed:
@@ -126,6 +129,8 @@ class State(TraitType[T, object], Generic[P, T]):
 
     def get(self, obj: P, cls: type | None = None) -> T | None:  # type: ignore[override]
         """Return the stored value, after updating it unless it is read for a page."""
+        if not _as_stored.get() and not obj.closed:
+            obj.complete()
         if self._freshen is not None and not _as_stored.get() and not obj.closed:
             self._freshen(obj)
             value = self._read(obj)

@@ -336,4 +336,4 @@ function drawDashboard(view) {
   return () => slots.end();
 }
 
-export default panel({ name: "dashboard", draw: drawDashboard });
+export default panel({ name: "dashboard", title: "dgkit dashboard", draw: drawDashboard });

@@ -30,7 +30,7 @@ class Panels(NamedTuple):
 
 
 def import_all() -> None:
-    """Import what panels need, while the DPU's process starts."""
+    """Import what panels need."""
     for panel in ("allocate", "hexview", "latency", "transfer"):
         import_module(f"dgkit.widgets.{panel}")
 

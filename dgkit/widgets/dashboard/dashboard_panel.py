@@ -1,4 +1,4 @@
-"""dashboard(): the four panels of a session together, with the session's state.
+"""The dashboard: the four panels of a session together, with the session's state.
 
 The dashboard is itself a panel, which hosts the views of the four panels: they share one landmark
 and one error strip, and its grid places them side by side or below each other.
@@ -28,6 +28,7 @@ from ..base.scheduler import in_background
 from ..base.session_model import SessionModel, SessionPanel, regions_trait, selected_trait
 from ..base.traits import State
 from .gauges import Gauges
+from .opening import Opening
 from .panels import Panels, close_all, create_panels, import_all, sides_state
 from .sample_run import SampleRun
 
@@ -50,31 +51,27 @@ _lock = threading.RLock()  # guards _open
 _open: list[Dashboard] = []
 
 
-def dashboard(session: Session | None = None) -> Dashboard:
-    """Open the dashboard of a session, or of a software DPU that it starts.
-
-    Repeated calls return the same dashboard while its session is open, so a cell that runs twice
-    loses no region; one that has its own DPU then measures again. A dashboard of a given session is
-    closed when its cell runs again without requesting it.
+def find_or_create(session: Session | None, opening: Opening | None) -> Dashboard:
+    """Return the open dashboard of a session, or create one; see dashboard().
 
     Args:
-        session: The session to show. If None, the dashboard starts a software DPU, and its
-            `close()` ends that DPU.
-
-    Raises:
-        DgkitError: As dgkit.connect().
+        session: The session; None: of a DPU that the dashboard starts.
+        opening: That DPU if it was started already.
     """
     with _lock:
         for old in list(_open):
-            if old.session.closed:
+            if old.opened and old.session.closed:
                 old.close()
         for known in _open:
-            if (known.owned if session is None else known.session is session) and (
+            if (known.owned if session is None else known.opened and known.session is session) and (
                 known.document is _document()
             ):
                 break
         else:
-            return _new(session)
+            if session is not None:
+                return Dashboard(session)
+            with cell_lifetime.detached():
+                return Dashboard(opening or Opening())
     if known.session.restartable:
         known.revive()
     known.requested()
@@ -92,29 +89,18 @@ def _document() -> Any:
 def _name_session(session: Session) -> str:
     """Return the expression for a session that dashboard() started, or ""."""
     with _lock:
-        owned = any(known.owned and known.session is session for known in _open)
+        boards = [board for board in _open if board.owned and board.opened]
+        owned = any(board.session is session for board in boards)
     return "dgkit.dashboard().session" if owned else ""
 
 
 add_namer(_name_session)
 
 
-def _new(session: Session | None) -> Dashboard:
-    if session is not None:
-        return Dashboard(session)
-    from ...session import connect
-
-    threading.Thread(target=import_all, name="dgkit-imports", daemon=True).start()
-    with cell_lifetime.detached():  # stays open with its regions when the cell runs again
-        return Dashboard(connect(), owned=True)
-
-
 class Dashboard(SessionPanel):
     """The panels of one session; opened by dgkit.dashboard().
 
     Attributes:
-        session: The session shown.
-        panels: The panels `allocate`, `transfer`, `hex` and `plot`.
         owned: The dashboard started the DPU: it closes `session` when it is closed.
         document: Panel's document of the page that shows it, with which it is closed; else None.
         lost: Why the DPU does not answer (see panel.explain), or None.
@@ -149,9 +135,10 @@ class Dashboard(SessionPanel):
     # Hosts that send a page the models of one widget at once, such as Panel, find the panels here.
     _hosted = traitlets.List(traitlets.Instance(Widget)).tag(sync=True, **widget_serialization)
 
-    def __init__(self, session: Session, owned: bool = False) -> None:
-        self._session = session
-        self.owned = owned
+    def __init__(self, of: Session | Opening) -> None:
+        self._opening = of if isinstance(of, Opening) else None
+        self._completing = threading.RLock()  # guards _opening
+        self.owned, self.opened = self._opening is not None, False
         self.lost: dict[str, str] | None = None
         self._lock = threading.Lock()  # taken by the frame thread: never wait for a task under it
         self._restarting = False
@@ -162,7 +149,7 @@ class Dashboard(SessionPanel):
         self._sent_status: Json | None = None
         self._gauges, self._gauges_due = Gauges(), 0.0
         self._load: list[Json] = []
-        self.panels: Panels = create_panels(session)
+        self._panels: Panels | tuple[()] = ()
         self._unlisten: Callable[[], None] = lambda: None
         self._sample: SampleRun | None = None
         self._sample_task: scheduler.Task | None = None
@@ -171,10 +158,51 @@ class Dashboard(SessionPanel):
         self._arranged = False  # whether a user or a cell chose the arrangement
         self.requested()
         super().__init__()
-        self._host_panels()
         _open.append(self)
+        if not isinstance(of, Opening):
+            self._begin(of)
+        elif not cell_lifetime.current_run()[0]:
+            self.complete()
         if self.document is not None:
             self.document.on_session_destroyed(lambda _: self.close())
+
+    def complete(self) -> None:
+        """Wait for the session that is being opened, and create the panels.
+
+        Raises:
+            DgkitError: As dgkit.connect(); the dashboard is closed.
+        """
+        with self._completing:
+            if self._opening is None:
+                return
+            import_all()  # while the DPU's process starts
+            opening = self._opening
+            try:
+                session = opening.session()
+            except Exception:
+                self._opening = None
+                self.close()
+                raise
+            self._opening = None
+            self._begin(session)
+
+    def _begin(self, session: Session) -> None:
+        self._session, self.opened = session, True
+        self._panels = create_panels(session)
+        self._host_panels()
+
+    @property
+    def session(self) -> Session:
+        """The session shown."""
+        self.complete()
+        return self._session
+
+    @property
+    def panels(self) -> Panels:
+        """The panels `allocate`, `transfer`, `hex` and `plot`."""
+        self.complete()
+        assert self._panels
+        return self._panels
 
     def requested(self) -> None:
         """Record that a cell requests the dashboard now: a view of it shows its top, and moves."""
@@ -182,9 +210,9 @@ class Dashboard(SessionPanel):
         self._starts_by_itself = self.owned  # a given session gets no memory unless requested
 
     def _host_panels(self) -> None:
-        self._hosted = list(self.panels)
+        self._hosted = list(self._panels)
         self._unlisten()
-        model = SessionModel.of(self.session)
+        model = SessionModel.of(self._session)
         self._unlisten = model.listen(self._session_changed, "regions", "select")
         self.refresh_traits()
 
@@ -245,10 +273,13 @@ class Dashboard(SessionPanel):
         return {"steps": [], "said": _EMPTY if empty else ""}
 
     def _ipython_display_(self) -> None:
-        """Display the dashboard, which starts while the page loads the panels."""
-        if cell_lifetime.current_run()[0]:
-            self._start_by_itself()
-        super()._ipython_display_()
+        """Display the frame, then start: the page loads the panels while the DPU starts."""
+        self._publish_view()
+        if not self.closed:
+            self.complete()
+            if cell_lifetime.current_run()[0]:
+                self._start_by_itself()
+        self._publish_static()
 
     def _send_sample(self) -> None:
         latency = self.panels.plot.headline
@@ -413,24 +444,26 @@ class Dashboard(SessionPanel):
         self._unlisten()
         if self._sample_task is not None:
             self._sample_task.cancel()
-        close_all(self.panels, self.session if self.owned else None)
+        close_all(self._panels, self._session if self.owned and self._panels else None)
 
     @property
     def changes(self) -> int:
         """A number that grows with each message of the dashboard or its panels to the views."""
-        return self._changes + sum(panel.changes for panel in self.panels)
+        return self._changes + sum(panel.changes for panel in self._panels)
 
     def static_html(self) -> str:
         """Return the session and the panels as cards, for saved notebooks and printed pages."""
+        if not self.opened:
+            return super().static_html()
         return self.session._repr_html_() + "".join(panel.static_html() for panel in self.panels)
 
     def static_figures(self) -> list[Model]:
         """Return the figures of the panels."""
-        return [figure for panel in self.panels for figure in panel.static_figures()]
+        return [figure for panel in self._panels for figure in panel.static_figures()]
 
     def static_text(self) -> str:
         """Return the session in one line."""
-        return f"<dgkit.Dashboard of {self.session!r}>"
+        return f"<dgkit.Dashboard of {self.session!r}>" if self.opened else super().static_text()
 
 
 def _counters(
