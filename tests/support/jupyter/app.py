@@ -32,9 +32,10 @@ import panel
 panel.extension("ipywidgets")
 panel.pane.IPyWidget(dgkit.dashboard(), width=1300).servable()
 """
+PLUGIN = ["--plugins", "dgkit.jupyter.panel_routes"]
 _HOSTS = {
     "marimo": (MARIMO, ["run", "--headless", "--no-token", "--host=127.0.0.1"], ""),
-    "panel": (PANEL, ["serve", "--address=127.0.0.1"], "page"),
+    "panel": (PANEL, ["serve", "--address=127.0.0.1", *PLUGIN], "page"),
 }
 
 
