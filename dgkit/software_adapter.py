@@ -35,6 +35,7 @@ _OF_MLX5_0 = "00ff:03:00.0", DEVICE, "uverbs0"
 _MODALIAS = "pci:v000015B3d00001021sv000015B3sd00000041bc02sc00i00"
 _FILES = {
     "class/infiniband_verbs/abi_version": "6",
+    "class/misc/rdma_cm/abi_version": "4",
     f"{_PCI}/vendor": "0x15b3",
     f"{_PCI}/device": "0x1021",
     f"{_PCI}/subsystem_vendor": "0x15b3",
@@ -91,6 +92,7 @@ _LINKS = {
     "class/pci_bus/00ff:03": "../../devices/pci00ff:00/pci_bus/00ff:03",
     "devices/pci00ff:00/pci_bus/00ff:03/subsystem": "/sys/class/pci_bus",
     "dev/infiniband/uverbs0": "/dev/zero",
+    "dev/infiniband/rdma_cm": "/dev/zero",
 }
 
 

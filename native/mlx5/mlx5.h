@@ -11,6 +11,7 @@
  *	paths.c           the program's paths below /sys and /dev that lead to the adapter's folder
  *	preload.c         the system calls of the program; which descriptors belong to the adapter; events
  *	uverbs.c          write(2) and ioctl(2): headers, lengths and addresses, as ib_uverbs checks them
+ *	ucma.c            the same on /dev/infiniband/rdma_cm: connections by addresses (ucma.h)
  *	uverbs_context.c  commands about the device, the port, a context
  *	uverbs_qp.c       commands about queue pairs
  *	uverbs_srq.c      commands about shared receive queues
@@ -124,6 +125,10 @@ struct call {
 };
 
 /* preload.c */
+/* Returns how many adapters the program sees. */
+uint32_t dg_mlx5_adapters(void);
+/* Returns the channel of the connection manager with this descriptor, or NULL. */
+struct cm_channel *dg_mlx5_cm_channel(int fd);
 /* Returns the channel with this descriptor, or NULL. */
 struct channel *dg_mlx5_channel(int fd);
 /* Makes a channel, and returns its descriptor or a negative errno. */
@@ -135,8 +140,17 @@ void dg_mlx5_channel_drop(const struct channel *c, uint64_t event);
 int dg_mlx5_close(int fd);
 
 /* uverbs.c: run with the lock held, and return 0 or a negative errno. */
+/* Copies bytes of this process, which may not exist. write: to the address. */
+int dg_mlx5_copy_user(void *ours, uint64_t address, size_t size, bool write);
 int dg_mlx5_write(struct context *x, const void *command, size_t size);
 int dg_mlx5_ioctl(const void *request);
+
+/* ucma.c: as uverbs.c */
+/* Makes a channel. Returns its descriptor, which the functions below do not close, or a negative errno. */
+int dg_mlx5_cm_open(struct cm_channel **out);
+void dg_mlx5_cm_close(struct cm_channel *c);
+/* -EAGAIN: there is no event; -EINPROGRESS, if `waits`: no process listens where to connect to. */
+int dg_mlx5_cm_write(struct cm_channel *c, const void *command, size_t size, bool waits);
 
 /* uverbs_context.c */
 /* Return the NIC of this process and its device, or NULL before the first context. */

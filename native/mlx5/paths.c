@@ -28,6 +28,7 @@ static const char *const prefixes[] = {
 	"/sys/class/pci_bus/00ff:03",
 	"/sys/bus/pci/devices/00ff:03:00.", /* of each adapter: a digit follows */
 	"/sys/devices/pci00ff:00",
+	"/sys/class/misc/rdma_cm",
 	"/dev/infiniband",
 };
 static const char sys[] = "/sys";

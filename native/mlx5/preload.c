@@ -10,6 +10,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -18,6 +19,7 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
@@ -29,13 +31,14 @@
 #include "providers/verbs_api.h"
 #include "share/server.h"
 
-enum { EMPTY_POLLS = 64, REST_US = 10, SLEEPS = 100 };
-static const char node[] = "/dev/infiniband/uverbs";
+enum { EMPTY_POLLS = 64, REST_US = 10, SLEEPS = 100, LISTENER_TRIES = 100, LISTENER_US = 10000 };
+static const char node[] = "/dev/infiniband/uverbs", cm_node[] = "/dev/infiniband/rdma_cm";
 
-/* By descriptor: a context or a channel, or neither. They change with the lock held, and are loaded without
+/* By descriptor: a context, a channel or one of the connection manager, or nothing. They change with the lock held, and are loaded without
  * it, to see whether a descriptor is the adapter's. */
 static _Atomic(struct context *) contexts[MAX_FDS];
 static _Atomic(struct channel *) channels[MAX_FDS];
+static _Atomic(struct cm_channel *) cm_channels[MAX_FDS];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pid_t opener; /* the process that may use the NIC */
 static pid_t owner;  /* the process that has these tables: a child of vfork() does not */
@@ -70,19 +73,43 @@ static int adapter_at(const char *path)
 	return path[PREFIX + 1] ? -1 : path[PREFIX] - '0';
 }
 
+/* The system's own fstat(2): the program's is replaced here. */
+static int stat_of(int fd, struct stat *s)
+{
+	return (int)syscall(SYS_fstat, fd, s);
+}
+
 /* The program may have closed a descriptor without close(), as by dup2(), and another file may have it. */
 static struct context *context_of(int fd)
 {
 	struct context *x = fd >= 0 && fd < MAX_FDS ? contexts[fd] : NULL;
 	struct stat s;
-	return x && !fstat(fd, &s) && S_ISCHR(s.st_mode) && s.st_rdev == makedev(1, 5) ? x : NULL;
+	return x && !stat_of(fd, &s) && S_ISCHR(s.st_mode) && s.st_rdev == makedev(1, 5) ? x : NULL;
 }
 
 struct channel *dg_mlx5_channel(int fd)
 {
 	struct channel *c = fd >= 0 && fd < MAX_FDS ? channels[fd] : NULL;
 	struct stat s;
-	return c && !fstat(fd, &s) && S_ISFIFO(s.st_mode) && s.st_ino == c->inode ? c : NULL;
+	return c && !stat_of(fd, &s) && S_ISFIFO(s.st_mode) && s.st_ino == c->inode ? c : NULL;
+}
+
+/* An epoll instance has no type. */
+struct cm_channel *dg_mlx5_cm_channel(int fd)
+{
+	struct cm_channel *c = fd >= 0 && fd < MAX_FDS ? cm_channels[fd] : NULL;
+	struct stat s;
+	return c && !stat_of(fd, &s) && !(s.st_mode & S_IFMT) ? c : NULL;
+}
+
+uint32_t dg_mlx5_adapters(void)
+{
+	static uint32_t number;
+	char path[sizeof node + 1];
+	while (number < MAX_ADAPTERS && snprintf(path, sizeof path, "%s%u", node, number) > 0 &&
+	       !access(path, F_OK))
+		number++;
+	return number;
 }
 
 int dg_mlx5_close(int fd)
@@ -121,7 +148,7 @@ int dg_mlx5_channel_open(bool is_async)
 		free(c);
 		return rc;
 	}
-	fstat(fds[0], &s);
+	stat_of(fds[0], &s);
 	*c = (struct channel){
 		.inode = s.st_ino, .fd = fds[0], .write_fd = fds[1], .users = 1, .is_async = is_async};
 	channels[fds[0]] = c;
@@ -205,21 +232,10 @@ int __open64_2(const char *path, int flags);
 int __openat_2(int folder, const char *path, int flags);
 int __openat64_2(int folder, const char *path, int flags);
 
-static int open_node(int fd, int adapter)
+/* Prepares for forks, before the first descriptor of ours. Call with the lock held. */
+static void prepare(void)
 {
 	static bool is_prepared;
-	struct context *x = fd >= 0 ? calloc(1, sizeof *x) : NULL;
-	if (fd < 0)
-		return fd;
-	if (!x || fd >= MAX_FDS) {
-		free(x);
-		dg_mlx5_close(fd);
-		errno = x ? EMFILE : ENOMEM;
-		return -1;
-	}
-	x->fd = fd;
-	x->adapter = (uint32_t)adapter;
-	enter();
 	/* The core's handlers first: before a fork, the last ones are called first, and a command that has
 	 * this lock takes the core's. */
 	if (!is_prepared && !dg_fork_watch())
@@ -227,9 +243,54 @@ static int open_node(int fd, int adapter)
 	owner = getpid();
 	if (!opener)
 		opener = owner;
+}
+
+static int open_node(int fd, int adapter)
+{
+	struct context *x = calloc(1, sizeof *x);
+	if (!x || fd >= MAX_FDS) {
+		free(x);
+		dg_mlx5_close(fd);
+		return result(x ? -EMFILE : -ENOMEM);
+	}
+	x->fd = fd;
+	x->adapter = (uint32_t)adapter;
+	enter();
+	prepare();
 	contexts[fd] = x;
 	leave();
 	return fd;
+}
+
+/* Opens a channel of the connection manager in the place of its node. */
+static int open_cm(int node_fd, int flags)
+{
+	struct cm_channel *c;
+	dg_mlx5_close(node_fd);
+	enter();
+	prepare();
+	int fd = dg_mlx5_cm_open(&c);
+	if (fd >= MAX_FDS) {
+		dg_mlx5_cm_close(c);
+		dg_mlx5_close(fd);
+		fd = -EMFILE;
+	}
+	if (fd >= 0)
+		cm_channels[fd] = c;
+	leave();
+	if (fd >= 0)
+		fcntl(fd, F_SETFL, flags & O_NONBLOCK);
+	return result(fd);
+}
+
+static int open_ours(const char *path, int flags, int fd)
+{
+	const int adapter = adapter_at(path);
+	if (fd < 0)
+		return fd;
+	if (adapter >= 0)
+		return open_node(fd, adapter);
+	return path && !strcmp(path, cm_node) ? open_cm(fd, flags) : fd;
 }
 
 static int mode_of(int flags, va_list list)
@@ -246,9 +307,7 @@ static int mode_of(int flags, va_list list)
 		va_end(list);                                    \
 		char room[PATH_MAX];                             \
 		REAL(name);                                      \
-		const int fd = real(__VA_ARGS__, flags, mode);   \
-		const int adapter = adapter_at(path);            \
-		return adapter < 0 ? fd : open_node(fd, adapter); \
+		return open_ours(path, flags, real(__VA_ARGS__, flags, mode)); \
 	}
 #define TO dg_mlx5_path(path, room)
 OPEN(open, (const char *path, int flags, ...), TO)
@@ -282,7 +341,8 @@ VISIBLE int close(int fd)
 	REAL(close);
 	struct context *x = context_of(fd);
 	struct channel *c = dg_mlx5_channel(fd);
-	if ((!x && !c) || owner != getpid())
+	struct cm_channel *cm = dg_mlx5_cm_channel(fd);
+	if ((!x && !c && !cm) || owner != getpid())
 		return real(fd);
 	enter();
 	if (x)
@@ -291,8 +351,45 @@ VISIBLE int close(int fd)
 		channels[fd] = NULL;
 		dg_mlx5_channel_put(c);
 	}
+	if (cm) {
+		cm_channels[fd] = NULL;
+		dg_mlx5_cm_close(cm);
+	}
 	leave();
 	return real(fd);
+}
+
+/* librdmacm wants a character device. */
+static int show_device(int rc, int fd, void *s)
+{
+	if (!rc && dg_mlx5_cm_channel(fd)) /* stat and stat64 are the same in 64 bits */
+		((struct stat *)s)->st_mode |= S_IFCHR;
+	return rc;
+}
+
+int __fxstat(int version, int fd, struct stat *s); /* not in all headers */
+int __fxstat64(int version, int fd, struct stat64 *s);
+
+VISIBLE int fstat(int fd, struct stat *s)
+{
+	return show_device(stat_of(fd, s), fd, s);
+}
+
+VISIBLE int fstat64(int fd, struct stat64 *s)
+{
+	return fstat(fd, (struct stat *)s);
+}
+
+VISIBLE int __fxstat(int version, int fd, struct stat *s)
+{
+	(void)version;
+	return fstat(fd, s);
+}
+
+VISIBLE int __fxstat64(int version, int fd, struct stat64 *s)
+{
+	(void)version;
+	return fstat(fd, (struct stat *)s);
 }
 
 /* Without the kernel's list of adapters libibverbs reads that of sysfs. */
@@ -305,10 +402,37 @@ VISIBLE int socket(int domain, int type, int protocol)
 	return real(domain, type, protocol);
 }
 
+/* A command of the connection manager: it may wait, without the lock, for an event, or for a listener, whose
+ * program may be out of its turn for a while where there are few cores. */
+static int write_cm(int fd, const void *bytes, size_t size)
+{
+	struct pollfd readable = {.fd = fd, .events = POLLIN};
+	for (uint32_t tries = 0;; tries++) {
+		enter();
+		struct cm_channel *c = dg_mlx5_cm_channel(fd);
+		const int rc = !c			? -EBADF
+			       : opener == getpid() ? dg_mlx5_cm_write(c, bytes, size, tries < LISTENER_TRIES)
+						    : -EIO;
+		leave();
+		if (rc == -EINPROGRESS) {
+			usleep(LISTENER_US);
+			continue;
+		}
+		if (rc != -EAGAIN || fcntl(fd, F_GETFL) & O_NONBLOCK)
+			return rc;
+		if (poll(&readable, 1, -1) < 0)
+			return -errno;
+	}
+}
+
 VISIBLE ssize_t write(int fd, const void *bytes, size_t size)
 {
 	REAL(write);
 	struct context *x = context_of(fd);
+	if (!x && dg_mlx5_cm_channel(fd)) {
+		const int rc = write_cm(fd, bytes, size);
+		return rc ? result(rc) : (ssize_t)size;
+	}
 	if (!x)
 		return real(fd, bytes, size);
 	enter();

@@ -58,8 +58,7 @@ static const struct command extended[] = {
 
 #define COUNT(table) (sizeof(table) / sizeof(table)[0])
 
-/* Copies bytes of this process, which may not exist. write: to the address. */
-static int copy_user(void *ours, uint64_t address, size_t size, bool write)
+int dg_mlx5_copy_user(void *ours, uint64_t address, size_t size, bool write)
 {
 	const struct iovec here = {ours, size}, there = {(void *)(uintptr_t)address, size};
 	const ssize_t n = write ? process_vm_writev(getpid(), &here, 1, &there, 1, 0)
@@ -75,7 +74,7 @@ static int copy_user(void *ours, uint64_t address, size_t size, bool write)
 /* Loads `size` bytes of a structure that has `room`: what is missing is 0, what is more must not matter. */
 static int load(void *to, size_t room, uint64_t from, size_t size)
 {
-	return size ? copy_user(to, from, size < room ? size : room, false) : 0;
+	return size ? dg_mlx5_copy_user(to, from, size < room ? size : room, false) : 0;
 }
 
 /* core: bytes of the command's own part; driver: of libmlx5's part. */
@@ -88,12 +87,12 @@ static int run(struct context *x, const struct command *command, uint64_t addres
 	int rc = load(c.in, sizeof c.in, address, core);
 	if (!rc)
 		rc = load(c.driver, sizeof c.driver, address + core, driver);
-	if (!rc && command->out && copy_user(c.out, response, command->out, true)) /* before it has an effect */
+	if (!rc && command->out && dg_mlx5_copy_user(c.out, response, command->out, true)) /* before it has an effect */
 		rc = -EFAULT;
 	if (!rc)
 		rc = command->run(&c);
 	if (!rc && command->out)
-		rc = copy_user(c.out, response, c.out_size < room ? c.out_size : room, true);
+		rc = dg_mlx5_copy_user(c.out, response, c.out_size < room ? c.out_size : room, true);
 	return rc;
 }
 
@@ -103,7 +102,7 @@ static int run_extended(struct context *x, const struct command *command,
 	struct ib_uverbs_ex_cmd_hdr e;
 	if (size < sizeof e)
 		return -EINVAL;
-	if (copy_user(&e, address, sizeof e, false))
+	if (dg_mlx5_copy_user(&e, address, sizeof e, false))
 		return -EFAULT;
 	const size_t core = 8u * h->in_words, driver = 8u * e.provider_in_words;
 	const size_t room = 8u * (h->out_words + e.provider_out_words);
@@ -121,7 +120,7 @@ int dg_mlx5_write(struct context *x, const void *command, size_t size)
 	uint64_t response = 0;
 	if (size < sizeof h)
 		return -EINVAL;
-	if (copy_user(&h, (uintptr_t)command, sizeof h, false))
+	if (dg_mlx5_copy_user(&h, (uintptr_t)command, sizeof h, false))
 		return -EFAULT;
 	const uint32_t number = h.command & IB_USER_VERBS_CMD_COMMAND_MASK;
 	const bool is_extended = h.command & IB_USER_VERBS_CMD_FLAG_EXTENDED;
@@ -137,7 +136,7 @@ int dg_mlx5_write(struct context *x, const void *command, size_t size)
 		return -EINVAL;
 	if (size - sizeof h < found->in || 4u * h.out_words < found->out)
 		return -ENOSPC;
-	if (found->out && copy_user(&response, body, sizeof response, false))
+	if (found->out && dg_mlx5_copy_user(&response, body, sizeof response, false))
 		return -EFAULT;
 	return run(x, found, body, found->in, size - sizeof h - found->in, response, 4u * h.out_words);
 }
@@ -145,7 +144,7 @@ int dg_mlx5_write(struct context *x, const void *command, size_t size)
 /* Stores an integer of 4 or 8 bytes as an attribute says. */
 static int put(const struct ib_uverbs_attr *a, uint64_t value)
 {
-	return copy_user(&value, a->data, a->len < 8 ? 4 : 8, true);
+	return dg_mlx5_copy_user(&value, a->data, a->len < 8 ? 4 : 8, true);
 }
 
 /* A doorbell page: libmlx5 maps it from the device, whose descriptor is /dev/zero, and writes doorbells
@@ -158,11 +157,11 @@ static int allocate_uar(const struct ib_uverbs_ioctl_hdr *h, uint64_t request)
 	pages++;
 	for (uint32_t i = 0; i < h->num_attrs && !rc; i++) {
 		const uint64_t at = request + sizeof *h + i * sizeof a;
-		rc = copy_user(&a, at, sizeof a, false);
+		rc = dg_mlx5_copy_user(&a, at, sizeof a, false);
 		if (rc)
 			return rc;
 		if (a.attr_id == MLX5_IB_ATTR_UAR_OBJ_ALLOC_HANDLE)
-			rc = copy_user(&(uint64_t){pages}, at + offsetof(struct ib_uverbs_attr, data), 8, true);
+			rc = dg_mlx5_copy_user(&(uint64_t){pages}, at + offsetof(struct ib_uverbs_attr, data), 8, true);
 		else if (a.attr_id == MLX5_IB_ATTR_UAR_OBJ_ALLOC_MMAP_OFFSET)
 			rc = put(&a, 0);
 		else if (a.attr_id == MLX5_IB_ATTR_UAR_OBJ_ALLOC_MMAP_LENGTH)
@@ -176,7 +175,7 @@ static int allocate_uar(const struct ib_uverbs_ioctl_hdr *h, uint64_t request)
 int dg_mlx5_ioctl(const void *request)
 {
 	struct ib_uverbs_ioctl_hdr h;
-	if (copy_user(&h, (uintptr_t)request, sizeof h, false))
+	if (dg_mlx5_copy_user(&h, (uintptr_t)request, sizeof h, false))
 		return -EFAULT;
 	if (h.length != sizeof h + h.num_attrs * sizeof h.attrs[0] || h.reserved1 || h.reserved2)
 		return -EINVAL;

@@ -218,8 +218,9 @@ def test_open_mpi_finds_the_words_that_were_sent(transport, home, tmp_path, monk
     ]
 
 
-def test_libfabric_finds_the_bytes_that_were_sent(home):
-    command = ["fi_pingpong", "-p", "verbs;ofi_rxd", "-e", "rdm", "-c", "-I", "20", "-S", "4096"]
+@pytest.mark.parametrize(("provider", "endpoint"), [("verbs;ofi_rxd", "rdm"), ("verbs", "msg")])
+def test_libfabric_finds_the_bytes_that_were_sent(provider, endpoint, home):
+    command = ["fi_pingpong", "-p", provider, "-e", endpoint, "-c", "-I", "20", "-S", "4096"]
     with pair(home, *command, ports=("-B", "-P")) as both:
         outputs = [each.communicate(timeout=60)[0] for each in both]
     assert [each.returncode for each in both] == [0, 0], outputs

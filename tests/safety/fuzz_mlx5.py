@@ -1,8 +1,8 @@
 """Commands of a program that does not use libibverbs, to the adapter of `dgkit mlx5 run`.
 
-Commands as libibverbs and libmlx5 give them, with some words changed: lengths, handles, addresses,
-unknown commands and attributes. Each is done, or refused with an error that the kernel has; the
-process lives, memory beside its buffers stays, and closing the device leaves no descriptor.
+Commands as libibverbs, libmlx5 and librdmacm give them, with some words changed: lengths, handles,
+addresses, unknown commands and attributes. Each is done, or refused with an error that the kernel
+has; the process lives, memory beside its buffers stays, and closing leaves no descriptor.
 """
 
 import subprocess
@@ -23,7 +23,7 @@ for guard in base - PAGE, base + SIZE:
     assert libc.mprotect(ctypes.c_void_p(guard), PAGE, 0) == 0
 command, response, RINGS = base, base + PAGE, range(base + 2 * PAGE, base + SIZE // 2, PAGE)
 KNOWN = "EINVAL ENOSPC EFAULT EOPNOTSUPP ENOENT EBUSY ENOMEM EMFILE ENOTTY"
-KNOWN += " ETIMEDOUT EPROTONOSUPPORT"
+KNOWN += " ETIMEDOUT EPROTONOSUPPORT ENOSYS EADDRINUSE EADDRNOTAVAIL EAGAIN EACCES EAFNOSUPPORT"
 KNOWN = {getattr(errno, name) for name in KNOWN.split()}
 BAD = [0, 8, 4096, base - 8, base - PAGE, base + SIZE - 4, base + SIZE, 1 << 47, 2**64 - 8]
 EDGES = 0, 2, 16, 64, 255, 4096, 32768, 1 << 22, 1 << 31
@@ -176,8 +176,94 @@ def ioctl():
     call(libc.ioctl, fd, request, chance.choice([*BAD, *[command] * 20]))
 
 
+PARAMETERS = struct.pack("<II256s8B", 7, 0, b"", 8, 0, 3, 2, 0, 7, 7, 1)
+
+
+def manage(channel, number, body, at=command, size=None, room=400):
+    size = 8 + len(body) if size is None else size
+    ctypes.memmove(command, struct.pack("<IHH", number, len(body), room) + body, 8 + len(body))
+    ctypes.c_uint32.from_address(response).value = 0
+    if call(libc.write, channel, at, size) and number in (0, 12):
+        found = ctypes.c_uint32.from_address(response + (8 if number else 0)).value
+        numbers.append(found)
+        made["id"] = made.get("id", 0) + 1
+    del numbers[:-8]
+
+
+# A listener, or a client that has sent its request.
+def begin(channel, space, ip, listens):
+    manage(channel, 0, struct.pack("<QQHB5x", 9, response, space, 0))
+    one = numbers[-1]
+    if listens:
+        manage(channel, 2, struct.pack("<Q28sI", response, ip, one))
+        manage(channel, 7, struct.pack("<II", one, 3))
+        return
+    manage(channel, 3, struct.pack("<28s28sII", b"", ip, one, 9))
+    manage(channel, 4, struct.pack("<II", one, 9))
+    manage(channel, 6, struct.pack("<272sII8x", PARAMETERS, one, 0))
+    for _ in range(3):
+        for each in channels:
+            manage(each, 12, struct.pack("<Q", response))
+            if chance.random() < 0.5:
+                body = struct.pack("<Q272sII8x", 9, PARAMETERS, numbers[-1], 0)
+                manage(each, 8, body)
+
+
+# Of librdmacm: listeners and clients of one process, over two channels.
+def connect():
+    channel = chance.choice(channels)
+    of, far = chance.choice(numbers or [0]), chance.choice(channels)
+    ip = struct.pack("<H", 2) + struct.pack(">H", chance.choice([0, port])) + bytes([127, 0, 0, 1])
+    space = chance.choice([0x106, 0x106, 0x111])
+    if chance.random() < 0.05:
+        begin(channel, space, ip[:2] + struct.pack(">H", port) + ip[4:], chance.random() < 0.3)
+        return
+    parameters = PARAMETERS[:-1] + bytes([chance.choice([0, 1])])
+    number, body = chance.choice(
+        [
+            (0, struct.pack("<QQHB5x", 1 + of, response, space, 0)),
+            (0, struct.pack("<QQHB5x", 1 + of, response, space, 0)),
+            (1, struct.pack("<QII", response, of, 0)),
+            (2, struct.pack("<Q28sI", response, ip, of)),
+            (3, struct.pack("<28s28sII", b"", ip, of, 9)),
+            (3, struct.pack("<28s28sII", b"", ip, of, 9)),
+            (4, struct.pack("<II", of, 9)),
+            (4, struct.pack("<II", of, 9)),
+            (5, struct.pack("<QII", response, of, 0)),
+            (6, struct.pack("<272sII8x", parameters, of, 0)),
+            (7, struct.pack("<II", of, 3)),
+            (7, struct.pack("<II", of, 3)),
+            (8, struct.pack("<Q272sII8x", 1 + of, parameters, of, 0)),
+            (9, struct.pack("<IBBH256s", of, 3, 0, 0, b"")),
+            (10, struct.pack("<I", of)),
+            (11, struct.pack("<QII", response, of, chance.randrange(8))),
+            (12, struct.pack("<Q", response)),
+            (12, struct.pack("<Q", response)),
+            (14, struct.pack("<Q4I", response, of, 0, chance.randrange(4), chance.choice([1, 4]))),
+            (18, struct.pack("<QII", response, of, far)),
+        ]
+    )
+    body = change(body)
+    size = 8 + len(body)
+    if chance.random() < 0.05:
+        size = chance.choice([0, 7, 8, size - 4, size + 4])
+    if chance.random() < 0.05:
+        number = value() & 31
+    at = chance.choice(BAD) if chance.random() < 0.03 else command
+    manage(channel, number, body, at, size, chance.choice([400] * 9 + [0, 4, 0xFFFF]))
+
+
+port = 20000 + os.getpid() % 10000
 for _ in range(int(sys.argv[2])):
     fd = os.open("/dev/infiniband/uverbs0", os.O_RDWR)
+    channels, numbers = [], []
+    for _ in range(2):
+        channels.append(os.open("/dev/infiniband/rdma_cm", os.O_RDWR))
+        fcntl.fcntl(channels[-1], fcntl.F_SETFL, os.O_NONBLOCK)
+    for _ in range(300):
+        connect()
+    for channel in channels:
+        os.close(channel)
     handles.clear()
     assert write(0, struct.pack("<QIIIIBBHIQ", response, 16, 4, 0, 0, 1, 0, 0, 0, 3), wrong=False)
     for _ in range(300):

@@ -101,6 +101,7 @@ PROGRAMS: dict[str, tuple[Callable[[], bool], str]] = {
         "openmpi-bin libopenmpi-dev",
     ),
     "libfabric": (lambda: bool(shutil.which("fi_pingpong")), "libfabric-bin"),
+    "rdmacm-utils": (lambda: bool(shutil.which("rping")), "rdmacm-utils"),
     "perftest": (lambda: bool(shutil.which("ib_write_lat")), "perftest"),
     "make, pkg-config": (
         lambda: bool(shutil.which("make") and shutil.which("pkg-config")),

@@ -10,9 +10,13 @@ from . import cli
 
 
 def listens(port):
-    """Return whether a process listens on a TCP port (proc(5); state 0A is LISTEN)."""
-    tables = (Path("/proc/net", name).read_text() for name in ("tcp", "tcp6"))
-    return any(re.search(rf":{port:04X} \S+ 0A ", table) for table in tables)
+    """Return whether a process listens on a port, of TCP or of the adapter (proc(5)).
+
+    State 0A is LISTEN, and the flag 10000 of a UNIX socket that it listens.
+    """
+    tables = (Path("/proc/net", name).read_text() for name in ("tcp", "tcp6", "unix"))
+    seen = rf":{port:04X} \S+ 0A | 00010000 .*@dgkit-cm-.*-{port}-"
+    return any(re.search(seen, table) for table in tables)
 
 
 @contextlib.contextmanager
