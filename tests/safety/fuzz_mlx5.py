@@ -107,8 +107,8 @@ def value():
 
 def is_anothers(word):
     # Memory of the interpreter: the NIC writes where the program says, as an adapter does.
-    page = ctypes.c_void_p(word & -PAGE)
-    return not base <= word < base + SIZE and libc.mincore(page, 1, ctypes.create_string_buffer(1)) == 0
+    page, is_there = ctypes.c_void_p(word & -PAGE), ctypes.create_string_buffer(1)
+    return not base <= word < base + SIZE and libc.mincore(page, 1, is_there) == 0
 
 
 def change(original):
@@ -300,7 +300,9 @@ for _ in range(int(sys.argv[2])):
     while len(os.listdir("/proc/self/fd")) > (counts[1:] or [99])[0] and time.monotonic() < end:
         time.sleep(0.01)  # the share server closes a connection of its own a little later
     counts.append(len(os.listdir("/proc/self/fd")))
-assert len(set(counts[1:])) <= 1, counts  # the first opening is also the NIC's
+names = [f"/proc/self/fd/{name}" for name in os.listdir("/proc/self/fd")]
+left = [os.readlink(name) for name in names if os.path.lexists(name)]
+assert len(set(counts[1:])) <= 1, (counts, left)  # the first opening is also the NIC's
 print("done", done, made)
 """
 
