@@ -36,7 +36,16 @@ html_css_files = ["site.css"]
 html_js_files = [("search.js", {"defer": "defer"})]  # search.html loads Sphinx's search before
 html_show_sourcelink = False
 html_copy_source = False
-_ALONE = ("arm-gpu-memory", "errors", "c-api", "support", "questions", "where", "demo", "chapters/readme")
+_ALONE = (
+    "arm-gpu-memory",
+    "errors",
+    "c-api",
+    "support",
+    "questions",
+    "where",
+    "demo",
+    "chapters/readme",
+)
 html_sidebars = {page: [] for page in _ALONE}
 html_theme_options = {
     "logo": {"text": "dgkit"},
