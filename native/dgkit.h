@@ -711,9 +711,11 @@ enum dg_nic_waiting {
  * that this process's CPU can access for the CQ's whole life. entry_size: 0 or 64 bytes, or 128, of which
  * the NIC writes the second half. Its owner writes the initial CQEs. The
  * NIC never waits for free CQEs. collapsed: every CQE is written to the ring's first place. record:
- * NULL, or the CQ's doorbell record of two big-endian words, of which the second arms it, in mlx5's
- * format. When an armed CQ has a CQE that its owner has not seen, the NIC writes the 8 bytes `event` to
- * event_fd, which must not block, and disarms the CQ by storing UINT32_MAX. */
+ * NULL, or the CQ's doorbell record of two big-endian words in mlx5's format, of which the first counts the CQEs
+ * that its owner has seen, and the second arms it. When an armed CQ has a CQE that its owner has not seen, the NIC
+ * writes the 8 bytes `event` to event_fd, which must not block, and disarms the CQ by storing UINT32_MAX; not if
+ * event_fd is negative. is_checked: with a record; a CQE for which there is no place is lost, and ends its queue pair
+ * and the CQ, which gets no CQE any more. Otherwise it overwrites the oldest. async_fd: of DG_NIC_CQ_OVERRUN. */
 typedef struct dg_nic_cq_config {
 	void *ring;
 	uint32_t entries, collapsed;
@@ -721,13 +723,20 @@ typedef struct dg_nic_cq_config {
 	uint64_t event;
 	int32_t event_fd;
 	uint32_t entry_size;
+	int32_t async_fd;
+	uint32_t is_checked;
 } dg_nic_cq_config;
 
-/* What happens to a queue pair or a shared receive queue besides its CQEs, by the numbers of ibv_event_type: its
- * ring or record is wrong; fewer receives than dg_nic_srq_set_limit() asks for; in the error state, the last receive
+/* What happens to a CQ, queue pair or shared receive queue besides its CQEs, by the numbers of ibv_event_type: a CQE
+ * was lost; its ring or record is wrong, or its CQ is full; fewer receives than dg_nic_srq_set_limit() asks for; in the error state, the last receive
  * that it took from a shared receive queue is flushed. If the object's `event` is not 0, the NIC writes this to its
  * async_fd, which must not block. */
-enum dg_nic_async_type { DG_NIC_QP_FATAL = 1, DG_NIC_SRQ_LIMIT = 15, DG_NIC_QP_LAST_RECEIVE = 16 };
+enum dg_nic_async_type {
+	DG_NIC_CQ_OVERRUN = 0,
+	DG_NIC_QP_FATAL = 1,
+	DG_NIC_SRQ_LIMIT = 15,
+	DG_NIC_QP_LAST_RECEIVE = 16
+};
 typedef struct dg_nic_async_event {
 	uint64_t event;
 	uint32_t type, reserved;

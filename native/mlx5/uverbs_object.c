@@ -332,7 +332,7 @@ static uint32_t entries_for(uint32_t cqe)
 
 /* Opens the CQ. *driver: libmlx5's part of the command. */
 static int open_cq(struct context *x, uint64_t user_handle, uint32_t cqe, uint32_t vector, int32_t channel,
-		   const struct mlx5_ib_create_cq *driver, struct cq **out)
+		   bool is_checked, const struct mlx5_ib_create_cq *driver, struct cq **out)
 {
 	const uint32_t entries = entries_for(cqe);
 	struct channel *ch = channel < 0 ? NULL : dg_mlx5_channel(channel);
@@ -353,9 +353,11 @@ static int open_cq(struct context *x, uint64_t user_handle, uint32_t cqe, uint32
 		.ring = (void *)(uintptr_t)driver->buf_addr,
 		.entries = entries,
 		.entry_size = driver->cqe_size,
-		.record = ch ? (uint32_t *)(uintptr_t)driver->db_addr : NULL,
+		.record = (uint32_t *)(uintptr_t)driver->db_addr,
 		.event = q->o.event,
 		.event_fd = ch ? ch->write_fd : -1,
+		.async_fd = x->async->write_fd,
+		.is_checked = is_checked,
 	};
 	rc = dg_nic_cq_open(dg_mlx5_nic(), &config, &q->nic_cq);
 	if (rc) {
@@ -371,11 +373,12 @@ static int open_cq(struct context *x, uint64_t user_handle, uint32_t cqe, uint32
 }
 
 static int create_cq(struct call *c, uint64_t user_handle, uint32_t cqe, uint32_t vector, int32_t channel,
-		     struct mlx5_ib_create_cq_resp *driver)
+		     bool is_checked, struct mlx5_ib_create_cq_resp *driver)
 {
 	struct ib_uverbs_create_cq_resp *r = (void *)c->out;
 	struct cq *q;
-	const int most = open_cq(c->context, user_handle, cqe, vector, channel, (void *)c->driver, &q);
+	const int most =
+		open_cq(c->context, user_handle, cqe, vector, channel, is_checked, (void *)c->driver, &q);
 	if (most < 0)
 		return most;
 	r->cq_handle = q->o.handle;
@@ -388,7 +391,7 @@ static int create_cq(struct call *c, uint64_t user_handle, uint32_t cqe, uint32_
 int dg_mlx5_create_cq(struct call *c)
 {
 	const struct ib_uverbs_create_cq *q = (void *)c->in;
-	return create_cq(c, q->user_handle, q->cqe, q->comp_vector, q->comp_channel,
+	return create_cq(c, q->user_handle, q->cqe, q->comp_vector, q->comp_channel, true,
 			 (void *)(c->out + sizeof(struct ib_uverbs_create_cq_resp)));
 }
 
@@ -401,7 +404,8 @@ int dg_mlx5_create_cq_ex(struct call *c)
 	if (q->flags & ~(uint32_t)IB_UVERBS_CQ_FLAGS_IGNORE_OVERRUN) /* time stamps: there are none */
 		return -EOPNOTSUPP;
 	r->response_length = sizeof *r;
-	return create_cq(c, q->user_handle, q->cqe, q->comp_vector, q->comp_channel, (void *)(r + 1));
+	return create_cq(c, q->user_handle, q->cqe, q->comp_vector, q->comp_channel,
+			 !(q->flags & IB_UVERBS_CQ_FLAGS_IGNORE_OVERRUN), (void *)(r + 1));
 }
 
 int dg_mlx5_resize_cq(struct call *c)
@@ -426,6 +430,7 @@ int dg_mlx5_destroy_cq(struct call *c)
 	if (!q)
 		return -ENOENT;
 	struct ib_uverbs_destroy_cq_resp *r = (void *)c->out;
+	r->async_events_reported = q->o.async_reported;
 	r->comp_events_reported = q->reported; /* libibverbs waits until as many are acknowledged */
 	c->out_size = sizeof *r;
 	return dg_mlx5_destroy(&q->o);

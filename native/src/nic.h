@@ -127,13 +127,13 @@ struct dg_nic_cq {
 	struct dg_nic_cq *next;
 	uint8_t *ring;
 	uint32_t number, entries, users, shift; /* shift: of the bytes of a CQE */
-	bool collapsed;
+	bool collapsed, is_armable, is_checked, is_full;
+	uint64_t room_end; /* CQEs up to here have a place, as its owner's record said; UINT64_MAX: not checked */
 	/* solicited, notified: `produced` behind the last CQE that asks for an event; at the last event. */
 	uint64_t produced, solicited, notified;
-	/* Events, unless record is NULL: dg_nic_cq_config. */
-	_Atomic uint32_t *record;
+	_Atomic uint32_t *record; /* or NULL */
 	uint64_t event;
-	int event_fd;
+	int event_fd, async_fd;
 };
 
 /* A ring of receives: of a queue pair and of those that share it, or a shared receive queue (SRQ), whose
@@ -216,7 +216,7 @@ struct dg_nic {
 	struct nic_peer *peers;
 	struct nic_key keys[DG_NIC_KEYS];
 	uint32_t next_key, n_keys, opened_keys, next_qp, n_qps, next_cq;
-	uint32_t n_armable; /* CQs with a record */
+	uint32_t n_armable; /* CQs with events */
 	/* Datagrams: queue pairs, by index, and their number; parts of the adapter; searches that have ended. */
 	struct dg_nic_qp *datagram_qps[DG_NIC_QPS];
 	uint32_t n_datagram_qps;

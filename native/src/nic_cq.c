@@ -9,8 +9,33 @@
  * bytes were just stored would have to wait for these stores. */
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "CQEs are made of little-endian words");
 
+/* Returns how many CQEs there were that the owner had not seen when it last wrote the record. */
+static uint32_t unread(const struct dg_nic_cq *cq)
+{
+	const uint32_t seen = be32toh(atomic_load_explicit(&cq->record[0], memory_order_acquire));
+	return (uint32_t)(cq->produced - seen) & 0xffffff;
+}
+
+/* Whether a CQE has no place. */
+static __attribute__((noinline)) bool overruns(struct dg_nic_qp *qp, struct dg_nic_cq *cq)
+{
+	if (!cq->is_full)
+		cq->room_end = cq->produced + cq->entries - unread(cq);
+	if (cq->produced != cq->room_end)
+		return false;
+	const struct nic_fault f = {SYNDROME_LOCAL_QP, "CQ, full; its CQEs", cq->entries, 0};
+	if (!cq->is_full)
+		dg_nic_async(cq->async_fd, cq->event, DG_NIC_CQ_OVERRUN);
+	cq->is_full = true;
+	if (qp->state != DG_NIC_ERROR)
+		dg_nic_qp_fatal(qp, &f, qp->completed);
+	return true;
+}
+
 void dg_nic_cqe(struct dg_nic_qp *qp, struct dg_nic_cq *cq, const struct nic_cqe *e)
 {
+	if (__builtin_expect(cq->produced == cq->room_end, 0) && overruns(qp, cq))
+		return;
 	const uint64_t place = cq->collapsed ? 0 : cq->produced & (cq->entries - 1);
 	uint8_t *at = cq->ring + ((place + 1) << cq->shift) - 64;
 	const uint32_t number = htobe32((uint32_t)e->send_opcode << 24 | qp->qpn);
@@ -75,9 +100,9 @@ bool dg_nic_cq_events(struct dg_nic *n)
 {
 	bool any = false;
 	for (struct dg_nic_cq *cq = n->cqs; cq; cq = cq->next) {
-		uint32_t arm = cq->record ? atomic_load_explicit(&cq->record[1], memory_order_acquire) : 0;
+		uint32_t arm = cq->is_armable ? atomic_load_explicit(&cq->record[1], memory_order_acquire) : 0;
 		/* An exchange: the owner may be arming the CQ again. */
-		if (!cq->record || !is_due(cq, arm) ||
+		if (!cq->is_armable || !is_due(cq, arm) ||
 		    !atomic_compare_exchange_strong_explicit(&cq->record[1], &arm, DISARMED,
 							     memory_order_acq_rel, memory_order_relaxed))
 			continue;
@@ -133,10 +158,14 @@ int dg_nic_cq_open(dg_nic *n, const dg_nic_cq_config *cfg, dg_nic_cq **out)
 	cq->record = (_Atomic uint32_t *)cfg->record;
 	cq->event = cfg->event;
 	cq->event_fd = cfg->event_fd;
+	cq->async_fd = cfg->async_fd;
+	cq->is_armable = cfg->record && cfg->event_fd >= 0;
+	cq->is_checked = cfg->record && cfg->is_checked && !cfg->collapsed;
+	cq->room_end = cq->is_checked ? cfg->entries : UINT64_MAX;
 	if (cq->record)
 		atomic_store_explicit(&cq->record[1], DISARMED, memory_order_relaxed);
 	dg_poller_lock(&n->poller);
-	n->n_armable += cq->record != NULL;
+	n->n_armable += cq->is_armable;
 	cq->number = ++n->next_cq & 0xffffff;
 	cq->next = n->cqs;
 	n->cqs = cq;
@@ -155,11 +184,10 @@ int dg_nic_cq_resize(dg_nic_cq *cq, void *ring, uint32_t entries)
 	if (rc)
 		return rc;
 	dg_poller_lock(&cq->nic->poller);
-	const uint32_t seen = cq->record ? be32toh(atomic_load_explicit(&cq->record[0], memory_order_relaxed)) : 0;
-	const uint32_t unread = cq->record ? (uint32_t)(cq->produced - seen) & 0xffffff : 0;
-	if (unread >= entries) {
+	const uint32_t left = cq->record ? unread(cq) : 0;
+	if (left >= entries) {
 		dg_poller_unlock(&cq->nic->poller);
-		return dg_fail(EINVAL, "a CQ with %u entries that were not polled cannot be resized to %u", unread,
+		return dg_fail(EINVAL, "a CQ with %u entries that were not polled cannot be resized to %u", left,
 			       entries);
 	}
 	uint8_t *at = cq->ring + (((cq->produced & (cq->entries - 1)) + 1) << cq->shift) - 64;
@@ -170,6 +198,8 @@ int dg_nic_cq_resize(dg_nic_cq *cq, void *ring, uint32_t entries)
 	cq->produced++;
 	cq->ring = ring;
 	cq->entries = entries;
+	if (cq->is_checked && !cq->is_full)
+		cq->room_end = cq->produced; /* to look again */
 	dg_poller_unlock(&cq->nic->poller);
 	return 0;
 }
@@ -191,8 +221,11 @@ int dg_nic_cq_restart(dg_nic_cq *cq)
 		if ((qp->c.send_cq == cq || qp->c.receive_cq == cq) && qp->state != DG_NIC_RESET)
 			rc = dg_fail(EBUSY, "CQ %u is used by queue pair %u: reset that first",
 				     cq->number, qp->qpn);
-	if (!rc)
+	if (!rc) {
 		cq->produced = cq->solicited = cq->notified = 0;
+		cq->is_full = false;
+		cq->room_end = cq->is_checked ? cq->entries : UINT64_MAX;
+	}
 	dg_poller_unlock(&n->poller);
 	return rc;
 }
@@ -209,7 +242,7 @@ int dg_nic_cq_close(dg_nic_cq *cq)
 		at = &(*at)->next;
 	if (!users) {
 		*at = cq->next;
-		n->n_armable -= cq->record != NULL;
+		n->n_armable -= cq->is_armable;
 	}
 	dg_poller_unlock(&n->poller);
 	if (users)

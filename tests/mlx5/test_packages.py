@@ -38,7 +38,8 @@ int main(int argc, char **argv)
 """
 
 # Sends lists of 30 segments to a shared receive queue, while its CQ gets another size, until it has
-# no receive; then to a peer that is not connected. Prints statuses, vendor's errors and events.
+# no receive; then to a peer that is not connected; then fills a CQ. Prints statuses, errors
+# and events.
 RETRIES = """
 import pyverbs.enums as e
 from pyverbs.addr import AHAttr, GlobalRoute
@@ -62,6 +63,7 @@ def connect(near, far):
     attributes.path_mtu, attributes.dest_qp_num = e.IBV_MTU_1024, far.qp_num
     attributes.min_rnr_timer, attributes.rnr_retry = 12, 3
     attributes.timeout, attributes.retry_cnt = 10, 1
+    attributes.qp_access_flags = e.IBV_ACCESS_REMOTE_WRITE
     route = GlobalRoute(dgid=context.query_gid(1, 0), sgid_index=0)
     attributes.ah_attr = AHAttr(port_num=1, is_global=1, gr=route)
     near.to_rts(attributes)
@@ -99,6 +101,15 @@ a, far = (QP(pd, QPInitAttr(qp_type=e.IBV_QPT_RC, scq=cq, rcq=cq, cap=QPCap(4, 4
           for _ in range(2))
 connect(a, far)
 send(a, 1)
+full = QP(pd, QPInitAttr(qp_type=e.IBV_QPT_RC, scq=CQ(context, 1), rcq=cq, cap=QPCap(4, 4, 1, 1)))
+connect(full, full)
+for _ in range(3):  # the CQ has places for two
+    nothing = [SGE(region.buf, 0, region.lkey)]
+    flags = e.IBV_SEND_SIGNALED
+    wr = SendWR(num_sge=1, sg=nothing, opcode=e.IBV_WR_RDMA_WRITE, send_flags=flags)
+    full.post_send(wr)
+event()
+event()
 """
 RETRIED = """\
 (0, 0) (0, 0)
@@ -108,6 +119,8 @@ AAAAABBBBBCCCCCDDDDDEEEEE
 (13, '0x87')
 16
 (12, '0x81')
+0
+1
 """
 
 # Fills a receive queue; gives a region other rights and another domain while a connection uses it.

@@ -1447,6 +1447,56 @@ TEST(queue_pairs_take_turns)
 	pair_close(&p);
 }
 
+TEST(a_full_cq_keeps_its_cqes_and_ends_with_its_queue_pair)
+{
+	enum { PLACES = 4 };
+	struct pair p;
+	struct program q;
+	uint32_t record[2] = { 0 };
+	int fds[2];
+
+	pair_open(&p, DG_NIC_PROXY);
+	CHECK_EQ(pipe2(fds, O_NONBLOCK), 0);
+	program_open(&q, p.nic, DG_NIC_PROXY, SENDS, PLACES);
+	dg_nic_qp_close(q.qp);
+	dg_nic_cq_close(q.send_cq);
+	const dg_nic_cq_config cfg = { .ring = q.cqes, .entries = PLACES, .record = record,
+				       .event = 8, .event_fd = -1, .async_fd = fds[1], .is_checked = 1 };
+	CHECK_EQ(dg_nic_cq_open(p.nic, &cfg, &q.send_cq), 0);
+	q.c.send_cq = q.send_cq;
+	q.c.async_fd = fds[1];
+	q.c.event = 9;
+	CHECK_EQ(dg_nic_qp_open(p.nic, &q.c, &q.qp), 0);
+	q.qpn = qp_info(&q).qpn;
+	const dg_nic_address self = address_of(&q);
+	program_connect(&q, &self);
+	for (int i = 0; i < PLACES; i++)
+		put_short(&q, WQE_NOP, WQE_CQE);
+	ring(&q);
+	while (qp_info(&q).produced_cqes != PLACES)
+		sched_yield();
+	/* One is seen, so there is a place for one. */
+	atomic_store((_Atomic uint32_t *)&record[0], htobe32(1));
+	put_short(&q, WQE_NOP, WQE_CQE);
+	ring(&q);
+	while (qp_info(&q).produced_cqes != PLACES + 1)
+		sched_yield();
+	CHECK_EQ(qp_info(&q).state, DG_NIC_RTS);
+	put_short(&q, WQE_NOP, WQE_CQE);
+	ring(&q);
+	while (qp_info(&q).state != DG_NIC_ERROR)
+		sched_yield();
+	check_async(fds[0], 8, DG_NIC_CQ_OVERRUN);
+	check_async(fds[0], 9, DG_NIC_QP_FATAL);
+	CHECK_SAYS(qp_info(&q).why, "CQ, full");
+	for (uint64_t i = 1; i <= PLACES; i++)
+		CHECK_EQ(be16toh(*(uint16_t *)(q.cqes + (i % PLACES) * 64 + 60)), i);
+	program_close(&q);
+	pair_close(&p);
+	close(fds[0]);
+	close(fds[1]);
+}
+
 static uint64_t sleeps(dg_nic *n)
 {
 	dg_nic_stats s;
