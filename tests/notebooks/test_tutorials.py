@@ -50,10 +50,6 @@ answers = {
 low = min(s.completed_ns - s.gpu_complete_ns for s in stamps)
 high = max(s.seen_ns - s.gpu_post_ns for s in stamps)
 """,
-    "09_rdma_and_two_machines": """
-def adapter_completions(count):
-    return count // 16 + 1
-""",
     "10_gpunetio": """
 launch("put", 1, 1, 16, address=rkey.address + 4096 - 15)
 syndrome, arrived = 0x04, 0
@@ -82,7 +78,6 @@ ABSURD = {
     "06_doca_in_python": "last_first = 'HGFEDCBA'",
     "07_doctor": "answers['machine-a'] = ['bar1-size']",
     "08_gpu_initiated": "low = high = 'both at once'",
-    "09_rdma_and_two_machines": "    return 'as many as operations'",
     "10_gpunetio": "syndrome = arrived = 'the end'",
     "11_fleet": "    return 3.5",
     "12_nccl_on_a_dpu": "    return 90",
