@@ -66,16 +66,15 @@ class Arm:
     Args:
         destination: USER@ADDRESS, or whatever else ssh takes.
         ssh: The command, with its own options.
-        exclusive: Whether a second connection that is exclusive, too, is refused meanwhile.
 
     Raises:
         BluefieldError: It cannot be reached, or somebody else is at work there.
     """
 
-    def __init__(self, destination: str, ssh: str = "ssh", *, exclusive: bool = True) -> None:
+    def __init__(self, destination: str, ssh: str = "ssh") -> None:
         if destination.startswith("-") or not destination.strip():
             raise ValueError(f"--arm {destination!r}: it must be USER@ADDRESS")
-        self.destination, self.step = destination, "connect"
+        self.destination, self.ssh, self.step = destination, ssh, "connect"
         with contextlib.ExitStack() as undo:
             folder = undo.enter_context(runtime_folder("bluefield-"))
             self._log, socket = folder / "log", str(folder / "ssh")
@@ -85,9 +84,8 @@ class Arm:
             options = ["ServerAliveInterval=10", "ServerAliveCountMax=3", "ConnectTimeout=20"]
             argv = [*command, "-M", "-S", socket, "-E", str(self._log), "-o", "ControlPersist=no"]
             argv += [word for option in options for word in ("-o", option)]
-            hold = _HOLD if exclusive else _HOLD.replace("flock -n", "true")
             with self._log.open("ab") as log:
-                self._master = self._start([*argv, destination, _shell(hold)], stderr=log)
+                self._master = self._start([*argv, destination, _shell(_HOLD)], stderr=log)
             undo.callback(self._end)
             self._wait_until_ready()
             self._undo = undo.pop_all()

@@ -39,16 +39,17 @@ _HEARTBEAT_S = 5  # the Arm cores and the network over rshim are slow under load
 _PROVIDERS = ("doca", "verbs", "soft")  # from the best
 _PROBE = """\
 value() { printf '%s=%s\\n' "$1" "$2"; }
-value machine "$(uname -m)"; value kernel "$(uname -r)"; value page "$(getconf PAGESIZE)"
-value glibc "$(getconf GNU_LIBC_VERSION 2>/dev/null)"; value time "$(date +%s)"
+value machine "$(uname -m)"; value time "$(date +%s)"
 value system "$(. /etc/os-release 2>/dev/null; echo "$PRETTY_NAME")"
 value free "$(df -Pk "$HOME" | awk 'NR == 2 {print $4}')"
 [ -w "$HOME" ] && value home "$HOME"
 [ -d "$HOME/@" ] && value there yes
 set -- $SSH_CONNECTION; value server "$3"
 for name in python3 python3.14 python3.13 python3.12 python3.11 python3.10; do
-    found="$("$name" -c 'import sys, venv; print(*sys.version_info[:2], sep=".")' 2>/dev/null)" &&
-        value python "$found $(command -v "$name")"
+    found="$("$name" -c '
+import mmap, platform, sys, venv
+print("%d.%d" % sys.version_info[:2], platform.libc_ver()[1] or "none", mmap.PAGESIZE)
+' 2>/dev/null)" && value python "$found $(command -v "$name")"
 done
 :
 """.replace("@", FOLDER)
@@ -63,6 +64,7 @@ class Probe:
         python: Its Python's version, such as "3.10".
         program: The program of that Python.
         glibc: x of its glibc 2.x.
+        page: Size of a page of memory, in bytes.
         free: Free bytes in the home folder.
         late_s: How far its clock is behind.
     """
@@ -71,13 +73,14 @@ class Probe:
     python: str
     program: str
     glibc: int
+    page: int
     free: int
     late_s: float
 
     def describe(self) -> str:
         """Return one line about it."""
         of = self.facts
-        pages = f"pages of {int(of.get('page') or 0) >> 10} KiB"
+        pages = f"pages of {size_text(self.page)}"
         return (
             f"{of.get('system') or 'Linux'}, {of.get('machine')}, Python {self.python}, {pages}, "
             f"{size_text(self.free)} free"
@@ -93,7 +96,7 @@ def probe(arm: Arm) -> Probe:
     arm.step = "look at the Arm side"
     rows = [line.partition("=") for line in arm.read(_PROBE).splitlines()]
     facts = {name: value for name, equals, value in rows if equals and name != "python"}
-    found = [value.split(None, 1) for name, _, value in rows if name == "python"]
+    found = [value.split(None, 3) for name, _, value in rows if name == "python"]
     fit = [row for row in found if tuple(map(int, row[0].split("."))) >= _OLDEST]
     if not fit:
         text = f"Python {found[0][0]}" if found else "no Python with its module venv"
@@ -104,12 +107,12 @@ def probe(arm: Arm) -> Probe:
         )
     if "home" not in facts:
         raise BluefieldError(f"{arm.destination}: its user cannot write to the home folder there")
-    glibc = facts.get("glibc", "").rpartition("2.")[2]
+    python, library, page, program = fit[0]
+    glibc = library.removeprefix("2.")
     if not glibc.isdecimal():
         raise BluefieldError(f"{arm.destination} has no glibc: dgkit's wheels need it")
-    python, program = fit[0]
-    late = time.time() - float(facts.get("time") or 0)
-    return Probe(facts, python, program, int(glibc), int(facts.get("free") or 0) << 10, late)
+    late, free = time.time() - float(facts.get("time") or 0), int(facts.get("free") or 0) << 10
+    return Probe(facts, python, program, int(glibc), int(page), free, late)
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,8 +237,8 @@ def up(arm: Arm, planned: Plan, say: Say) -> dict[str, Any]:
     for line in why:
         say(f"          {line}")
     values = {
-        "arm": arm.destination, "address": address, "provider": provider, "why": why,
-        "version": __version__, "cards": list(planned.host.cards), "doca": doca,
+        "arm": arm.destination, "ssh": arm.ssh, "address": address, "provider": provider,
+        "why": why, "version": __version__, "cards": list(planned.host.cards), "doca": doca,
     }  # fmt: skip
     saved.store(values)
     return values | {"snapshots": snapshots}
@@ -408,7 +411,8 @@ def down(arm: Arm, say: Say, *, everybody: bool = False) -> None:
 
 def forget(say: Say) -> None:
     """Remove what `up` has put on this side, but not the wheels."""
-    saved.path().unlink(missing_ok=True)
+    for path in (saved.path(), cache() / "host.snap", cache() / "dpu.snap"):
+        path.unlink(missing_ok=True)
     for path in Path(keys.folder_path()).glob(f"{saved.BLUEFIELD}.*"):
         path.unlink()
     say(f"here: {saved.path().name} and the key pair {saved.BLUEFIELD!r} are gone")

@@ -21,13 +21,14 @@ if TYPE_CHECKING:
 _arm = click.option(
     "--arm",
     metavar="USER@ADDRESS",
-    help="The Arm side, for ssh. Default: that of `up`, else ubuntu@192.168.100.2, over rshim.",
+    help="The Arm side, for ssh. Default: that of the last `up`, else ubuntu@192.168.100.2, which "
+    "is the address over rshim.",
 )
 _ssh = click.option(
     "--ssh",
-    default="ssh",
     metavar="COMMAND",
-    help='ssh with its own options, such as "ssh -i ~/.ssh/card -J jumphost".',
+    help='ssh with its own options, such as "ssh -i ~/.ssh/card -J jumphost". Default: that of the '
+    "last `up`, else ssh.",
 )
 _yes = click.option("--yes", is_flag=True, help="Do not ask.")
 
@@ -68,7 +69,9 @@ def bluefield() -> None:
     help="Take this one only. Default: the first of doca, verbs, soft that both sides can use.",
 )
 @_yes
-def up(arm: str | None, ssh: str, folder: Path | None, provider: str | None, yes: bool) -> int:
+def up(
+    arm: str | None, ssh: str | None, folder: Path | None, provider: str | None, yes: bool
+) -> int:
     """Set up the Arm side and this host, and move the first bytes.
 
     ssh asks for the password once, and whether an unknown host key is right. The Arm side needs
@@ -83,8 +86,8 @@ def up(arm: str | None, ssh: str, folder: Path | None, provider: str | None, yes
     from ..bluefield import card, setup
     from ..bluefield.transfers import first_transfers
 
-    host = card.this_host()
-    with _connect(host.destination(arm), ssh) as there:
+    host, before = card.this_host(), _stored()
+    with _connect(host.destination(arm or before.get("arm")), ssh) as there:
         planned = setup.plan(there, host, folder=folder, provider=provider or "")
         click.echo("\n".join(planned.lines()))
         if not yes and not _agreed():
@@ -101,11 +104,11 @@ def up(arm: str | None, ssh: str, folder: Path | None, provider: str | None, yes
     return OK if found[0].works else FAILED
 
 
-def _connect(destination: str, ssh: str, *, exclusive: bool = True) -> Arm:
+def _connect(destination: str, ssh: str | None) -> Arm:
     from ..bluefield.arm import Arm
 
     try:
-        return Arm(destination, ssh, exclusive=exclusive)
+        return Arm(destination, ssh or _stored().get("ssh") or "ssh")
     except ValueError as error:
         raise click.UsageError(str(error)) from None
 
@@ -135,7 +138,7 @@ def _show_diagnoses(snapshots: tuple[Path, Path]) -> None:
 @_ssh
 @click.option("--everybody", is_flag=True, help="End the agent also if other users use it.")
 @_yes
-def down(arm: str | None, ssh: str, everybody: bool, yes: bool) -> int:
+def down(arm: str | None, ssh: str | None, everybody: bool, yes: bool) -> int:
     """Remove what `up` has put on both sides; the downloaded wheels in ~/.cache stay.
 
     \b
