@@ -23,7 +23,8 @@
  *
  * All processes of a user see the same adapters: a NIC each, which are parts of one (dg_nic_open_part()). The
  * adapters of a process differ in what they are asked for (names, GUIDs), and have one NIC.
- * A child after fork() has no adapter: its commands fail with EIO. One lock guards everything here; the
+ * A child after fork() has nothing of what its parent opened: commands fail with EIO. It may open the adapter
+ * itself. One lock guards everything here; the
  * NIC has its own.
  */
 #ifndef DG_MLX5_H
@@ -32,6 +33,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include <rdma/ib_user_verbs.h>
 #include <rdma/mlx5-abi.h>
@@ -63,6 +65,7 @@ struct channel {
 /* An open descriptor of the device. async: NULL before GET_CONTEXT. */
 struct context {
 	int fd;
+	pid_t pid; /* the process that opened it: a child has none of its objects */
 	uint32_t adapter; /* 0: mlx5_0 */
 	struct channel *async;
 };
@@ -149,6 +152,7 @@ int dg_mlx5_ioctl(const void *request);
 /* Makes a channel. Returns its descriptor, which the functions below do not close, or a negative errno. */
 int dg_mlx5_cm_open(struct cm_channel **out);
 void dg_mlx5_cm_close(struct cm_channel *c);
+void dg_mlx5_cm_forked(void);
 /* -EAGAIN: there is no event; -EINPROGRESS, if `waits`: no process listens where to connect to. */
 int dg_mlx5_cm_write(struct cm_channel *c, const void *command, size_t size, bool waits);
 
@@ -157,6 +161,8 @@ int dg_mlx5_cm_write(struct cm_channel *c, const void *command, size_t size, boo
 dg_nic *dg_mlx5_nic(void);
 dg_device *dg_mlx5_device(void);
 void dg_mlx5_close_nic(void);
+/* In the child of a fork, as are the others of this name: forgets the parent's. */
+void dg_mlx5_nic_forked(void);
 int dg_mlx5_get_context(struct call *c);
 int dg_mlx5_query_device(struct call *c);
 int dg_mlx5_query_device_ex(struct call *c);
@@ -188,6 +194,7 @@ void dg_mlx5_remove(struct object *o);
 int dg_mlx5_destroy(struct object *o);
 /* Destroys everything that a context has. */
 void dg_mlx5_destroy_all(const struct context *x);
+void dg_mlx5_objects_forked(void);
 /* Returns the object whose event this is, or NULL if it is destroyed. */
 struct object *dg_mlx5_event_object(uint64_t event);
 /* Whether no region has any of these bytes. */

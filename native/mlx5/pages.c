@@ -214,8 +214,12 @@ bool dg_mlx5_has_pages(void)
 void dg_mlx5_pages_forked(void)
 {
 	uint64_t from, to;
-	for (const struct pages *p = all_pages; p; p = p->next)
+	for (struct pages *p; (p = all_pages);) {
 		while (find_piece(p, p->start, p->start + p->size, &from, &to))
 			if (!make_private(from, to - from)) /* better no memory than the parent's */
 				munmap((void *)(uintptr_t)from, to - from);
+		all_pages = p->next;
+		dg_mlx5_close(p->fd);
+		free(p);
+	}
 }

@@ -40,7 +40,7 @@ static _Atomic(struct context *) contexts[MAX_FDS];
 static _Atomic(struct channel *) channels[MAX_FDS];
 static _Atomic(struct cm_channel *) cm_channels[MAX_FDS];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pid_t opener; /* the process that may use the NIC */
+static pid_t opener; /* the process that has a NIC */
 static pid_t owner;  /* the process that has these tables: a child of vfork() does not */
 /* In a pass of the NIC, or with the lock: a signal handler that calls exit() there must not clean up. */
 static _Thread_local bool inside;
@@ -60,7 +60,8 @@ static void leave(void)
 static void progress(void)
 {
 	inside = true;
-	dg_nic_progress(dg_mlx5_nic());
+	if (dg_mlx5_nic()) /* not in a child that uses its parent's objects */
+		dg_nic_progress(dg_mlx5_nic());
 	inside = false;
 }
 
@@ -186,7 +187,7 @@ void dg_mlx5_channel_put(struct channel *c)
 static void close_context(struct context *x)
 {
 	contexts[x->fd] = NULL;
-	if (opener == getpid())
+	if (x->pid == getpid())
 		dg_mlx5_destroy_all(x);
 	if (x->async)
 		dg_mlx5_channel_put(x->async);
@@ -219,7 +220,13 @@ static void fork_parent(void)
 static void fork_child(void)
 {
 	owner = getpid();
+	opener = 0;
 	dg_mlx5_pages_forked();
+	dg_mlx5_objects_forked();
+	dg_mlx5_nic_forked();
+	dg_mlx5_cm_forked();
+	for (int fd = 0; fd < MAX_FDS; fd++)
+		cm_channels[fd] = NULL;
 	if (copied[0] >= 0) {
 		dg_mlx5_close(copied[0]);
 		dg_mlx5_close(copied[1]);
@@ -254,6 +261,7 @@ static int open_node(int fd, int adapter)
 		return result(x ? -EMFILE : -ENOMEM);
 	}
 	x->fd = fd;
+	x->pid = getpid();
 	x->adapter = (uint32_t)adapter;
 	enter();
 	prepare();
@@ -410,9 +418,7 @@ static int write_cm(int fd, const void *bytes, size_t size)
 	for (uint32_t tries = 0;; tries++) {
 		enter();
 		struct cm_channel *c = dg_mlx5_cm_channel(fd);
-		const int rc = !c			? -EBADF
-			       : opener == getpid() ? dg_mlx5_cm_write(c, bytes, size, tries < LISTENER_TRIES)
-						    : -EIO;
+		const int rc = c ? dg_mlx5_cm_write(c, bytes, size, tries < LISTENER_TRIES) : -EBADF;
 		leave();
 		if (rc == -EINPROGRESS) {
 			usleep(LISTENER_US);
@@ -436,7 +442,7 @@ VISIBLE ssize_t write(int fd, const void *bytes, size_t size)
 	if (!x)
 		return real(fd, bytes, size);
 	enter();
-	const int rc = opener == getpid() ? dg_mlx5_write(x, bytes, size) : -EIO;
+	const int rc = x->pid == getpid() ? dg_mlx5_write(x, bytes, size) : -EIO;
 	leave();
 	return rc ? result(rc) : (ssize_t)size;
 }
@@ -448,12 +454,13 @@ VISIBLE int ioctl(int fd, unsigned long request, ...)
 	void *argument = va_arg(list, void *);
 	va_end(list);
 	REAL(ioctl);
-	if (!context_of(fd))
+	const struct context *x = context_of(fd);
+	if (!x)
 		return real(fd, request, argument);
 	if (request != RDMA_VERBS_IOCTL)
 		return result(-ENOTTY);
 	enter();
-	const int rc = opener == getpid() ? dg_mlx5_ioctl(argument) : -EIO;
+	const int rc = x->pid == getpid() ? dg_mlx5_ioctl(argument) : -EIO;
 	leave();
 	return result(rc);
 }

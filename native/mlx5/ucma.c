@@ -171,6 +171,17 @@ void dg_mlx5_cm_close(struct cm_channel *c)
 	free(c);
 }
 
+/* The epoll instances are the parent's, too, and stay as they are; the sockets tell peers that it has ended. */
+void dg_mlx5_cm_forked(void)
+{
+	for (uint32_t i = 1; i < MAX_IDS; i++) {
+		if (ids[i] && ids[i]->fd >= 0)
+			dg_mlx5_close(ids[i]->fd);
+		free(ids[i]);
+		ids[i] = NULL;
+	}
+}
+
 static struct cm_id *add(struct cm_channel *c, uint64_t uid, uint32_t ps, bool is_datagram)
 {
 	static uint32_t last;

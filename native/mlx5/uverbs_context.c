@@ -51,6 +51,12 @@ void dg_mlx5_close_nic(void)
 	nic = NULL;
 }
 
+void dg_mlx5_nic_forked(void)
+{
+	nic = NULL;
+	device = NULL;
+}
+
 int dg_mlx5_get_context(struct call *c)
 {
 	struct ib_uverbs_get_context_resp *r = (void *)c->out;

@@ -4,6 +4,7 @@
  * destroyed, ENOENT. */
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <rdma/ib_user_ioctl_verbs.h>
 
@@ -127,6 +128,12 @@ void dg_mlx5_destroy_all(const struct context *x)
 		for (uint32_t i = 0; i < MAX_OBJECTS; i++)
 			if (objects[i] && objects[i]->context == x && objects[i]->kind == kind)
 				dg_mlx5_destroy(objects[i]);
+}
+
+void dg_mlx5_objects_forked(void)
+{
+	memset(objects, 0, sizeof objects);
+	memset(counts, 0, sizeof counts);
 }
 
 int dg_mlx5_alloc_pd(struct call *c)

@@ -62,7 +62,11 @@ print("qp handles", send(CREATE_QP, qp + bytes(72)))
 sys.stdout.flush()
 pid = os.fork()
 if not pid:
-    print("child", send(ALLOC_PD, struct.pack("<Q", at)), flush=True)
+    print("child", send(ALLOC_PD, struct.pack("<Q", at)))
+    fd = os.open("/dev/infiniband/uverbs0", os.O_RDWR)
+    print("its own", send(GET_CONTEXT, context), send(ALLOC_PD, struct.pack("<Q", at)))
+    pd = struct.unpack_from("<I", room)[0]
+    print("its mr", reg_mr(at, 512, pd, 7), flush=True)
     os._exit(0)
 os.waitpid(pid, 0)
 """
@@ -83,6 +87,8 @@ cq size EINVAL
 cq address EFAULT
 qp handles EINVAL
 child EIO
+its own 0 0
+its mr 0
 """
 
 # Two queue pairs fail by a doorbell that jumps; one of them is destroyed, and its CQ, before the
