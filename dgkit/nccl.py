@@ -21,6 +21,7 @@ from .child import bound, start_program
 from .dma import measure
 from .files import beside_core
 from .html_cards import table
+from .unique import Closable
 from .units import size_text, us
 
 __all__ = [
@@ -258,7 +259,7 @@ def _rank(value: dict[str, Any]) -> Rank:
     )
 
 
-class Run:
+class Run(Closable):
     """A program that runs with the plugin, and what its ranks transfer. Shown as a matrix.
 
     Args:
@@ -323,12 +324,6 @@ class Run:
             process.wait()
         self._output.close()
         self._folder.cleanup()
-
-    def __enter__(self) -> Run:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def _repr_html_(self) -> str:
         code = self.returncode

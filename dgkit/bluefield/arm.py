@@ -10,12 +10,12 @@ import subprocess
 import tarfile
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import IO
 
 from ..child import bound
 from ..errors import BluefieldError
 from ..runtime_folder import runtime_folder
+from ..unique import Closable
 
 FOLDER = ".dgkit-bluefield"  # in the home of the user there; `down` removes it
 _READY, _BUSY = "dgkit: connected", "dgkit: busy"
@@ -58,7 +58,7 @@ _CAUSES = (
 )  # fmt: skip
 
 
-class Arm:
+class Arm(Closable):
     """Connection to the Arm side of a BlueField. Use it in a `with` statement.
 
     ssh itself asks for a password, and whether an unknown host key is right, on the terminal.
@@ -182,14 +182,6 @@ class Arm:
     def close(self) -> None:
         """End the connection. Idempotent."""
         self._undo.close()
-
-    def __enter__(self) -> Arm:
-        return self
-
-    def __exit__(
-        self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def _shell(script: str) -> str:

@@ -10,6 +10,7 @@ import warnings
 from ..buffers import flat_view
 from ..errors import AccessDenied, BoundsError, ClosedError, DgkitError, ExportError
 from ..types import OWN_EXPORT, Access, GpuSpan, is_memory, parse_access
+from ..unique import Closable
 from ..validate import whole
 from ._ffi import check, ffi, lib, nanoseconds, native, open_handle, raise_for
 from .buffer_export import exported
@@ -46,7 +47,7 @@ _REGISTRATION_TEXTS = {
 _leaked: list[tuple[Any, ...]] = []
 
 
-class _Base(native.RegionHandle):
+class _Base(native.RegionHandle, Closable):
     """Base of both kinds of region: handle, id and close."""
 
     __slots__ = (
@@ -119,12 +120,6 @@ class _Base(native.RegionHandle):
 
     def _release(self) -> None:
         """Release the memory, after the C core released the region."""
-
-    def __enter__(self) -> Any:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def __del__(self) -> None:
         if getattr(self, "_r", None) is None or self.closed:

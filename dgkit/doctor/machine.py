@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from ..unique import Closable
 from .collect.reader import Reader, Trace, note_fact, tracing
 from .goals import Goal
 
@@ -31,7 +32,7 @@ class _CachedFact:
         self.trace = Trace()
 
 
-class Machine:
+class Machine(Closable):
     """A machine under diagnosis. Use it in a `with` statement to close the reader.
 
     Attributes:
@@ -44,12 +45,6 @@ class Machine:
         self.name = name
         self._lock = threading.Lock()
         self._facts: dict[Callable[[Machine], Any], _CachedFact] = {}
-
-    def __enter__(self) -> Machine:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """Close the reader: stop running commands and fail later reads."""

@@ -16,6 +16,7 @@ from ..errors import Unsupported
 from ..schema import LatencyResult, RateResult
 from ..sizes import FLOOR_BYTES, SAMPLES_A_BLOCK, rate_span
 from ..types import OWN_EXPORT, Op, Path
+from ..unique import Closable
 
 if TYPE_CHECKING:
     from ..dma import Device, Queue, Region, RemoteRegion
@@ -119,7 +120,7 @@ _SLICE_NS = 50_000_000  # how long a C loop runs before cancellation is checked
 _RATE_SLICE_S = 0.1
 
 
-class BenchmarkQueue:
+class BenchmarkQueue(Closable):
     """Queue and `size` bytes of local memory (`local`) for one measurement."""
 
     def __init__(
@@ -133,12 +134,6 @@ class BenchmarkQueue:
             name = Path(path).name.lower()
             self.queue: Queue = device.queue(depth=depth, path=name, op_timeout=op_timeout)
             undo.pop_all()
-
-    def __enter__(self) -> BenchmarkQueue:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """Close the queue, then free the memory."""

@@ -15,6 +15,7 @@ from pathlib import Path
 from ..errors import ClosedError, ExportError
 from ..files import Fd
 from ..types import GpuSpan
+from ..unique import Closable
 from . import cuda
 from .cuda import is_lost
 
@@ -22,7 +23,7 @@ _PEERMEM = Path("/sys/module/nvidia_peermem")
 _ALLOCATE = "allocate it by dgkit.empty(on='gpu')"
 
 
-class DmaBuf:
+class DmaBuf(Closable):
     """dma-buf of GPU memory: `size` bytes, `offset` bytes into the object of the descriptor `fd`.
 
     Owns the fd: close it or use it in a `with` statement. The dma-buf consists of whole system
@@ -70,12 +71,6 @@ class DmaBuf:
     def close(self) -> None:
         """Close the fd; other holders of the dma-buf keep the memory. Idempotent."""
         self._fd = None
-
-    def __enter__(self) -> DmaBuf:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         where = "closed" if self.closed else f"fd {self.fd}"

@@ -11,6 +11,7 @@ from typing import Any
 
 from ..errors import DeviceUnavailable, Unsupported
 from ..types import GpuSpan
+from ..unique import Closable
 from ..units import dtype_text
 from . import cuda
 from .gpu_base import GpuBase, synchronize_stream
@@ -19,7 +20,7 @@ from .host import HostMemory
 from .shape import total_size
 
 
-class GpuMemory(GpuBase):
+class GpuMemory(GpuBase, Closable):
     """Memory on a GPU that other processes can import. Created by `dgkit.empty(on="gpu")`.
 
     `array` is a CuPy array over it, for kernels of its GPU and of those with peer access. `size`
@@ -82,12 +83,6 @@ class GpuMemory(GpuBase):
     def close(self) -> None:
         """Release the memory; regions and arrays over it keep its bytes alive. Idempotent."""
         self._span = self._allocation = None
-
-    def __enter__(self) -> GpuMemory:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def _about(self) -> list[tuple[str, object]]:
         return [("Shape", f"{self.shape} of {dtype_text(self.dtype)}")]

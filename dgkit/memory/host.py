@@ -9,6 +9,7 @@ import os
 
 from ..errors import ClosedError, LimitReached, OutOfMemory
 from ..files import Fd
+from ..unique import Closable
 from ..units import dtype_text
 from .meminfo import available_bytes
 from .shape import total_size
@@ -28,7 +29,7 @@ _F_ADD_SEALS = 1033
 _SEAL_SEAL, _SEAL_SHRINK, _SEAL_GROW, _SEAL_FUTURE_WRITE = 0x1, 0x2, 0x4, 0x10
 
 
-class HostBase:
+class HostBase(Closable):
     """Bytes that the CPU reads and writes. `_buffer` is None once closed."""
 
     place = "host"
@@ -64,12 +65,6 @@ class HostBase:
     def close(self) -> None:
         """Release the bytes; regions and arrays over them keep them alive. Idempotent."""
         self._buffer = None
-
-    def __enter__(self: Self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 class HostMemory(HostBase):

@@ -12,6 +12,7 @@ import math
 from typing import Any
 
 from ..errors import Unsupported
+from ..unique import Closable
 from . import cuda
 from .cuda_pointer import find_span
 from .gpu_base import ALL_STREAMS, GpuBase
@@ -20,7 +21,7 @@ from .shape import as_shape
 _VERSIONED = b"dltensor_versioned"
 
 
-class ForeignGpuMemory(GpuBase):
+class ForeignGpuMemory(GpuBase, Closable):
     """Bytes of a user's array on a GPU, in place. Created by `dgkit.wrap`.
 
     Another process can import only the whole allocation that contains the array. If the allocation
@@ -58,12 +59,6 @@ class ForeignGpuMemory(GpuBase):
     def close(self) -> None:
         """Release the object; regions over it keep it alive. Idempotent."""
         self._span = self._object = self._fd = None
-
-    def __enter__(self) -> ForeignGpuMemory:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def _producer(self) -> int:
         """Return the stream that the interface names now, or all streams if none (PyTorch).

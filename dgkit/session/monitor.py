@@ -12,7 +12,7 @@ from ..errors import ClosedError, LimitReached, copy_of
 from ..schema import EVERY_S, MONITOR_SAMPLES, WatchTask
 from ..schema import Sampled as Sampled
 from ..types import provider_label
-from ..unique import Unique
+from ..unique import Closable, Unique
 from ..wire.messages import MONITORS
 from . import argument_checks
 from .session_reports import describe_sides, scratch_for, spinning
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from .session_reports import Measured, Scratch
 
 
-class Monitor(Unique):
+class Monitor(Unique, Closable):
     """Continuous latency measurement, created by Session.monitor(). Thread-safe.
 
     Close it with close() or a `with` block; closing the session also closes it.
@@ -205,12 +205,6 @@ class Monitor(Unique):
             return  # or an exception interrupted the constructor
         warnings.warn(f"{self!r} was not closed", ResourceWarning, stacklevel=1)
         self._source.stop()  # the agent ends the monitor at the next request; never wait here
-
-    def __enter__(self) -> Monitor:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         from ..units import plural

@@ -15,6 +15,7 @@ from ..dma.gpu_queue import GpuStamp, KernelQueue, RingConfig, ring_depth
 from ..dma.remote_ring import ExportedRing
 from ..errors import ClosedError, DgkitError, PeerError, Unsupported
 from ..types import Access, Status
+from ..unique import Closable
 from ..validate import whole
 from ..wire.creation import Creation
 from ..wire.host_id import boot_id
@@ -54,7 +55,7 @@ def _check(
             raise ValueError(f"{each!r} is the DPU's: kernels put from the host's memory")
 
 
-class SessionGpuQueue(KernelQueue):
+class SessionGpuQueue(KernelQueue, Closable):
     """Queue of a session that kernels of this process post to. Created by `Session.gpu_queue`.
 
     Its ring is in this process's memory; the DPU serves it. If the DPU's process dies, every wait
@@ -192,12 +193,6 @@ class SessionGpuQueue(KernelQueue):
                     self._free_memory(0)
 
             self._free(free)
-
-    def __enter__(self) -> SessionGpuQueue:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def __del__(self) -> None:
         if getattr(self, "_closed", True) or self._pid != os.getpid():

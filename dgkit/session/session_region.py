@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..callbacks import Callbacks
 from ..errors import AccessDenied, BoundsError, ClosedError, Unsupported
 from ..types import Access
-from ..unique import Unique
+from ..unique import Closable, Unique
 from ..validate import byte_count
 from ..wire.creation import Creation
 from ..wire.messages import Free
@@ -40,7 +40,7 @@ def _synchronize(memory: Any, gpu: int) -> None:
     synchronize_stream(gpu)
 
 
-class SessionRegion(Unique):
+class SessionRegion(Unique, Closable):
     """Region of a session, created by Session.empty() and Session.register().
 
     Attributes:
@@ -223,12 +223,6 @@ class SessionRegion(Unique):
         if close_memory is not None:
             close_memory()
         self.remote = self.local = self._close_memory = self.producer = None
-
-    def __enter__(self) -> SessionRegion:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
 
     def _layout(self) -> str:
         """Return dtype and shape of an array in this process's memory; "" for plain bytes."""

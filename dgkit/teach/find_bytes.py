@@ -13,11 +13,11 @@ import random
 import struct
 import zlib
 from collections.abc import Callable
-from types import TracebackType
 from typing import Any
 
 from ..dma import Device
 from ..memory import empty
+from ..unique import Closable
 from . import concepts, submission, verdict
 from .verdict import expect
 
@@ -33,7 +33,7 @@ _TIMEOUT_S = 10.0
 Node = tuple[int, int, int, bytes]  # offset, key, kind, payload
 
 
-class ForeignMemory(submission.Served):
+class ForeignMemory(submission.Served, Closable):
     """Memory that is registered, exported, imported, and then read by DMA.
 
     Attributes:
@@ -85,14 +85,6 @@ class ForeignMemory(submission.Served):
     def close(self) -> None:
         """Release the memory. Idempotent."""
         self._closing.close()
-
-    def __enter__(self) -> ForeignMemory:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def hexdump(data: bytes, offset: int = 0, mark: tuple[int, int] = (0, 0)) -> str:

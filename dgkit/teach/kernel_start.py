@@ -25,6 +25,7 @@ from ..gpu_initiated.emulate import EmulatedModule
 from ..gpu_initiated.launch import Command
 from ..memory import empty
 from ..types import Status
+from ..unique import Closable
 from . import concepts, sandbox, submission, verdict
 from .find_bytes import hexdump
 from .verdict import expect
@@ -79,7 +80,7 @@ def compiled(function: submission.RemoteFunction, kernel: str) -> Iterator[Emula
         yield EmulatedModule(command, kernel_names(source))
 
 
-class Machine:
+class Machine(Closable):
     """Near memory, which kernels can access, far memory, and a queue to which kernels post.
 
     Args:
@@ -162,12 +163,6 @@ class Machine:
     def close(self) -> None:
         """Release the memory. Idempotent."""
         self._closing.close()
-
-    def __enter__(self) -> Machine:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
 
 
 def _u32(value: int) -> Any:

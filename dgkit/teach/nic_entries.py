@@ -15,6 +15,7 @@ from typing import Any
 from ..dma import Device
 from ..gpu_initiated.mlx5 import CQE_SIZE, WQE_SIZE, decode_cqe, decode_wqe
 from ..memory import empty
+from ..unique import Closable
 from . import concepts, submission, verdict
 from .find_bytes import hexdump
 from .verdict import expect
@@ -43,7 +44,7 @@ Function = Callable[..., Any]
 Request = Sequence[int]  # size, local address, lkey, remote address, rkey
 
 
-class Ring(submission.Served):
+class Ring(submission.Served, Closable):
     """Rings of a queue pair of the software NIC: entries, doorbell record, doorbell, completions.
 
     Args:
@@ -178,12 +179,6 @@ class Ring(submission.Served):
     def close(self) -> None:
         """Close the queue pairs, the NIC and the memory. Idempotent."""
         self._closing.close()
-
-    def __enter__(self) -> Ring:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
 
 
 def _slot(slot: Any) -> int:

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from ..dma import Device
 from ..errors import AccessDenied, DgkitError
 from ..memory import empty
+from ..unique import Closable
 from . import concepts, submission, verdict
 from .verdict import expect
 
@@ -55,7 +56,7 @@ class Words(NamedTuple):
 DEFAULT = Words()
 
 
-class Log:
+class Log(Closable):
     """The owner's memory, with a log of what each writer does to it.
 
     Args:
@@ -157,12 +158,6 @@ class Log:
     def close(self) -> None:
         """Release the memory. Idempotent."""
         self._closing.close()
-
-    def __enter__(self) -> Log:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
 
 
 class Access(submission.Served):

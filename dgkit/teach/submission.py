@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ..errors import DgkitError
+from ..unique import Closable
 from ..units import printable
 from . import codec, harness, sandbox
 
@@ -135,7 +136,7 @@ class Call:
 Connection = tuple[socket.socket, "subprocess.Popen[bytes] | None"]
 
 
-class Submission:
+class Submission(Closable):
     """A process or thread that runs a student's cells. After a failure, a new one is started.
 
     Args:
@@ -267,12 +268,6 @@ class Submission:
             self._process.wait(_END_S)
         self._sock = self._process = None
         self.busy = False
-
-    def __enter__(self) -> Submission:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
 
 
 class RemoteFunction:

@@ -16,13 +16,13 @@ import itertools
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any
 
 import numpy as np
 
 from ..dma import Device, RemoteRegion
 from ..memory import empty
+from ..unique import Closable
 from . import concepts, submission, verdict
 from .verdict import expect
 
@@ -117,7 +117,7 @@ class _Span:
     wrong: bool = False
 
 
-class Dpu(submission.Served):
+class Dpu(submission.Served, Closable):
     """The DPU of a training job, its loader and its accelerator.
 
     Args:
@@ -369,14 +369,6 @@ class Dpu(submission.Served):
     def close(self) -> None:
         """Release the memory. Idempotent."""
         self._closing.close()
-
-    def __enter__(self) -> Dpu:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def _name(batch: int) -> str:

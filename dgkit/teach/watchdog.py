@@ -24,6 +24,7 @@ from typing import Any
 from ..child import end_with_starter
 from ..errors import Unsupported
 from ..json_input import read_json
+from ..unique import Closable
 from . import concepts, grader, sandbox, verdict
 from .student_notebook import Test
 
@@ -37,7 +38,7 @@ _PROGRAM = (
 )
 
 
-class Watchdog:
+class Watchdog(Closable):
     """A grader in another process; a new one after it had to be ended."""
 
     def __init__(self) -> None:
@@ -80,12 +81,6 @@ class Watchdog:
             with process:
                 end_below(process.pid)
                 process.kill()
-
-    def __enter__(self) -> Watchdog:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
 
 
 def _start() -> subprocess.Popen[bytes]:

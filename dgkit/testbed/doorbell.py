@@ -23,6 +23,7 @@ from ..dma.nic import NicKey, VerbsQueue, VerbsQueueConfig
 from ..dma.remote_ring import ExportedRing, ImportedRing
 from ..errors import ClosedError, PeerLost, TestbedError
 from ..types import Access, Status
+from ..unique import Closable
 from ..wire.messages import (
     UNREADABLE,
     RingAnswer,
@@ -54,7 +55,7 @@ _KEEPALIVE = ((socket.TCP_KEEPIDLE, 10), (socket.TCP_KEEPINTVL, 5), (socket.TCP_
 _FLUSHED, _RETRIES = 0x05, 0x15  # syndromes of dgkit/gpu_initiated/mlx5.py
 
 
-class _BarQueue(KernelQueue):
+class _BarQueue(KernelQueue, Closable):
     """Memory of a queue in the BAR, and the connection to the process that serves it."""
 
     weak = False
@@ -159,12 +160,6 @@ class _BarQueue(KernelQueue):
 
     def _release(self) -> None:
         """Release the objects in the memory."""
-
-    def __enter__(self: Self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else "lost" if self._lost else f"depth {self.depth}"
@@ -327,7 +322,7 @@ class BarVerbsQueue(_BarQueue):
         self.config.fail(self._memory.buffer, self.number, syndrome)
 
 
-class ServedQueue:
+class ServedQueue(Closable):
     """A queue of the host guest, served by these Arm cores. serve_gpu_queue() returns it.
 
     Attributes:
@@ -433,12 +428,6 @@ class ServedQueue:
         with contextlib.suppress(OSError), self._connection:
             self._connection.sendall(_CLOSED)
             self._connection.shutdown(socket.SHUT_RDWR)  # also wakes _follow()
-
-    def __enter__(self) -> ServedQueue:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def gpu_queue(

@@ -13,12 +13,12 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from .. import child
 from ..errors import TestbedError
 from ..runtime_folder import runtime_dir
+from ..unique import Closable
 from ..validate import whole
 from ..wire import keys as keyring
 from . import images, initramfs, requirements, wheels
@@ -47,7 +47,7 @@ _REQUEST_S = 60.0  # an emulated guest may be slow
 _PANIC = re.compile(r"(the guest \w+) did not start \(ended\).*?(Kernel panic.*?)$", re.M | re.S)
 
 
-class Testbed:
+class Testbed(Closable):
     """Running testbed, returned by up() or running().
 
     The end of a `with` statement ends the testbed if up() has started it for this process.
@@ -61,17 +61,6 @@ class Testbed:
 
     def __repr__(self) -> str:
         return f"<Testbed in {self._folder}: an emulated host and an emulated Arm DPU>"
-
-    def __enter__(self) -> Testbed:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        exc: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """End the testbed if up() has started it for this process. Idempotent."""

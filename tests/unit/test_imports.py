@@ -49,7 +49,7 @@ ALLOWED = {
     "buffers": {"errors"},
     "live_set": set(),
     "unique": set(),
-    "nccl": {"child", "dma", "files", "html_cards", "units"},
+    "nccl": {"child", "dma", "files", "html_cards", "unique", "units"},
     "adapter_faults": set(),
     "software_adapter": {"errors", "files", "runtime_folder"},
     "html_cards": {"types", "units"},

@@ -18,9 +18,9 @@ import weakref
 import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
+from ...unique import Closable
 from ..executor import Executor, Job
 from .commands import Commands
 from .reader import KINDS, Reader, Reading, note
@@ -123,7 +123,7 @@ QUERIES: dict[str, Callable[[], Any]] = {
 }
 
 
-class LiveReader(Reader):
+class LiveReader(Reader, Closable):
     """Reader of this machine; reads each key only once and returns the same reading afterwards.
 
     All reads end at most `limit_s` seconds after construction. close() stops running commands; it
@@ -145,17 +145,6 @@ class LiveReader(Reader):
         """Stop running commands. Reads after this return the fault "late"."""
         self.until = min(self.until, time.monotonic())
         self._finalizer()
-
-    def __enter__(self) -> LiveReader:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def read(self, key: str) -> Reading:
         """Return the reading of a key; later calls return the result of the first read.

@@ -411,12 +411,8 @@ doca_error_t doca_eth_rxq_task_recv_set_pkt(struct doca_eth_rxq_task_recv *task_
 	return DOCA_SUCCESS;
 }
 
-doca_error_t doca_eth_rxq_task_recv_get_pkt(const struct doca_eth_rxq_task_recv *task_recv,
-					    struct doca_buf **pkt)
-{
-	CHECK_RECEIVE(task_recv);
-	return SET_OUT(pkt, task_recv->pkt);
-}
+GETTER(doca_eth_rxq_task_recv_get_pkt, CHECK_RECEIVE, const struct doca_eth_rxq_task_recv,
+       struct doca_buf *, handle->pkt)
 
 /* ---- numbers of a frame ---- */
 

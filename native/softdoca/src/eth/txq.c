@@ -311,24 +311,11 @@ doca_error_t doca_eth_txq_gpu_event_notify_send_packet_register(
 	return DOCA_SUCCESS;
 }
 
-doca_error_t doca_eth_txq_gpu_event_error_send_packet_get_position(
-	const struct doca_eth_txq_gpu_event_error_send_packet *event_error, uint16_t *packet_index)
-{
-	CHECK_OUT(event_error);
-	return SET_OUT(packet_index, event_error->position);
-}
+GETTER(doca_eth_txq_gpu_event_error_send_packet_get_position, CHECK_OUT,
+       const struct doca_eth_txq_gpu_event_error_send_packet, uint16_t, handle->position)
 
-doca_error_t doca_eth_txq_gpu_event_notify_send_packet_get_position(
-	const struct doca_eth_txq_gpu_event_notify_send_packet *event_notify, uint16_t *packet_index)
-{
-	CHECK_OUT(event_notify);
-	return SET_OUT(packet_index, event_notify->position);
-}
+GETTER(doca_eth_txq_gpu_event_notify_send_packet_get_position, CHECK_OUT,
+       const struct doca_eth_txq_gpu_event_notify_send_packet, uint16_t, handle->position)
 
-doca_error_t doca_eth_txq_gpu_event_notify_send_packet_get_timestamp(
-	const struct doca_eth_txq_gpu_event_notify_send_packet *event_notify,
-	uint64_t *packet_timestamp)
-{
-	CHECK_OUT(event_notify);
-	return SET_OUT(packet_timestamp, event_notify->timestamp_ns);
-}
+GETTER(doca_eth_txq_gpu_event_notify_send_packet_get_timestamp, CHECK_OUT,
+       const struct doca_eth_txq_gpu_event_notify_send_packet, uint64_t, handle->timestamp_ns)
