@@ -88,6 +88,7 @@ if TYPE_CHECKING:
     from .widgets.packets import PacketPanel as PacketPanel
     from .widgets.queuepair import QueuePanel as QueuePanel
     from .widgets.transfer import TransferPanel as TransferPanel
+    from .widgets.view import view as view
 
 _NAMES = {
     "dma": (
@@ -127,6 +128,7 @@ _LAB = {
     "QueuePanel": "widgets.queuepair",
     "TransferPanel": "widgets.transfer",
     "dashboard": "widgets.dashboard",
+    "view": "widgets.view",
 }
 _FLEET = {"Fleet": "fleet"}
 _EXTRAS = {**dict.fromkeys(_LAB, "lab"), **dict.fromkeys(_FLEET, "fleet"), "fleet": "fleet"}

@@ -364,7 +364,7 @@ def test_each_public_name_is_there() -> None:
 
 
 LAB = ["AllocatePanel", "DoctorPanel", "HeatMap", "HexView", "LatencyPlot", "QueuePanel"]
-LAB += ["TransferPanel", "dashboard"]
+LAB += ["TransferPanel", "dashboard", "view"]
 
 
 def test_the_names_for_notebooks_are_there_and_no_star_import_asks_for_them() -> None:
