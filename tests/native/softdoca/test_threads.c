@@ -10,6 +10,8 @@
 
 #include "doca_check.h"
 
+#include <doca_buf_pool.h>
+
 #define SIZE ((size_t)1 << 20)
 
 enum { N = 64, OPS = 20000 };
@@ -276,6 +278,71 @@ TEST(a_buffer_may_go_back_in_another_thread_once_no_task_uses_it)
 	OK(rig.last);
 	CHECK_EQ(pthread_join(thread, NULL), 0);
 	drop(dst);
+	rig_close(&rig);
+}
+
+/* ---- one inventory, and one pool, of several threads ---- */
+
+enum { TAKERS = 4, ROUNDS = 20000 };
+static struct doca_mmap *shared_map;
+static struct doca_buf_pool *shared_pool; /* or NULL: rig.inv */
+
+/* Each holds two buffers at once, and marks their memory as its own. */
+static void *take_and_return(void *memory)
+{
+	for (int i = 0; i < ROUNDS; i++) {
+		struct doca_buf *bufs[2];
+		uint8_t *const mine = memory;
+
+		for (int k = 0; k < 2; k++) {
+			void *at;
+
+			if (shared_pool)
+				OK(doca_buf_pool_buf_alloc(shared_pool, &bufs[k]));
+			else
+				OK(doca_buf_inventory_buf_get_by_addr(rig.inv, shared_map, mine + k, 1, &bufs[k]));
+			OK(doca_buf_get_head(bufs[k], &at));
+			CHECK(shared_pool ? !__atomic_exchange_n((uint8_t *)at, 1, __ATOMIC_ACQUIRE) : at == mine + k);
+		}
+		CHECK(bufs[0] != bufs[1]);
+		for (int k = 0; k < 2; k++) {
+			void *at;
+
+			OK(doca_buf_get_head(bufs[k], &at));
+			__atomic_store_n((uint8_t *)at, 0, __ATOMIC_RELEASE);
+			drop(bufs[k]);
+		}
+	}
+	return NULL;
+}
+
+static void take_at_once(void)
+{
+	pthread_t threads[TAKERS];
+	uint32_t n_free, n = 2 * TAKERS;
+
+	if (!shared_pool)
+		OK(doca_buf_inventory_get_num_elements(rig.inv, &n));
+	for (int i = 0; i < TAKERS; i++)
+		CHECK_EQ(pthread_create(&threads[i], NULL, take_and_return, rig.from + 2 * i), 0);
+	for (int i = 0; i < TAKERS; i++)
+		CHECK_EQ(pthread_join(threads[i], NULL), 0);
+	OK(shared_pool ? doca_buf_pool_get_num_free_elements(shared_pool, &n_free)
+		       : doca_buf_inventory_get_num_free_elements(rig.inv, &n_free));
+	CHECK_EQ(n_free, n);
+}
+
+TEST(threads_share_an_inventory_and_a_pool)
+{
+	rig_open(&rig, SIZE, 2 * TAKERS);
+	shared_map = a_started_map(rig.dev, rig.from, 4096, READ_WRITE);
+	take_at_once();
+	OK(doca_buf_pool_create(2 * TAKERS, 1, shared_map, &shared_pool));
+	OK(doca_buf_pool_start(shared_pool));
+	take_at_once();
+	OK(doca_buf_pool_stop(shared_pool));
+	OK(doca_buf_pool_destroy(shared_pool));
+	OK(doca_mmap_destroy(shared_map));
 	rig_close(&rig);
 }
 

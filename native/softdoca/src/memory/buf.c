@@ -14,9 +14,11 @@ void buf_give_back(struct doca_buf *b)
 		/* release: a thread that sees the map without buffers may destroy it */
 		atomic_fetch_sub_explicit(&b->mmap->bufs, 1, memory_order_release);
 		object_become(b, OBJECT_BUF_IDLE);
+		inventory_lock(inv);
 		b->next_free = inv->free;
 		inv->free = b;
 		inv->n_free++;
+		inventory_unlock(inv);
 		b = next;
 	}
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Inventories of buffers. All buffers are allocated by create() and expand(): taking or returning a
- * buffer needs no allocation and no lock. An inventory belongs to one thread at a time. Sources:
+ * buffer needs no allocation. Threads may share an inventory. Sources:
  * "DOCA Buf Inventory" is the published reference of that library; "guess" marks an assumption that
  * no published source confirms.
  */
@@ -74,7 +74,10 @@ doca_error_t doca_buf_inventory_expand(struct doca_buf_inventory *inventory, uin
 	CHECK_INVENTORY(inventory);
 	if (!num_elements) /* guess */
 		return REFUSE(DOCA_ERROR_INVALID_VALUE, "the number of buffers to add is 0");
-	if (!grow(inventory, num_elements))
+	inventory_lock(inventory);
+	const bool grown = grow(inventory, num_elements);
+	inventory_unlock(inventory);
+	if (!grown)
 		return REFUSE(DOCA_ERROR_NO_MEMORY, "no memory for %u more buffers", num_elements);
 	return DOCA_SUCCESS;
 }
@@ -127,7 +130,7 @@ doca_error_t doca_buf_inventory_set_user_data(struct doca_buf_inventory *invento
 GETTER(doca_buf_inventory_get_user_data, CHECK_INVENTORY, const struct doca_buf_inventory,
        union doca_data, handle->user_data)
 
-struct doca_buf *inventory_take(struct doca_buf_inventory *inv)
+static struct doca_buf *take_locked(struct doca_buf_inventory *inv)
 {
 	struct doca_buf *b = inv->free;
 	if (!b)
@@ -140,6 +143,28 @@ struct doca_buf *inventory_take(struct doca_buf_inventory *inv)
 	b->list_len = 1;
 	atomic_store_explicit(&b->owner, NULL, memory_order_relaxed); /* engine.c */
 	return b;
+}
+
+struct doca_buf *inventory_take(struct doca_buf_inventory *inv)
+{
+	inventory_lock(inv);
+	struct doca_buf *b = take_locked(inv);
+	inventory_unlock(inv);
+	return b;
+}
+
+/* Takes a list of n buffers: all or none. Returns the first. */
+static struct doca_buf *take_list(struct doca_buf_inventory *inv, uint32_t n)
+{
+	struct doca_buf *list = NULL;
+	inventory_lock(inv);
+	for (uint32_t i = 0; i < n && inv->n_free >= n - i; i++) {
+		struct doca_buf *b = take_locked(inv);
+		b->next = list;
+		list = b;
+	}
+	inventory_unlock(inv);
+	return list;
 }
 
 struct doca_buf *inventory_fill(struct doca_buf *b, struct doca_mmap *m, char *head, size_t len,
@@ -237,17 +262,12 @@ doca_error_t doca_buf_inventory_buf_dup(struct doca_buf_inventory *inventory,
 			      inventory->started ? "the map" : "the inventory");
 	if (src_buf->first != src_buf)
 		return REFUSE(DOCA_ERROR_NOT_PERMITTED, "the buffer is not the first of its list");
-	if (inventory->n_free < src_buf->list_len)
+	struct doca_buf *const first = take_list(inventory, src_buf->list_len), *b = first, *last = first;
+	if (!first)
 		return REFUSE(DOCA_ERROR_NO_MEMORY, "%u buffers are needed, %zu are free",
 			      src_buf->list_len, inventory->n_free);
-	struct doca_buf *first = NULL, *last = NULL;
-	for (const struct doca_buf *s = src_buf; s; s = s->next) {
-		struct doca_buf *b = inventory_take(inventory);
+	for (const struct doca_buf *s = src_buf; s; s = s->next, b = b->next) {
 		inventory_fill(b, s->mmap, s->head, s->len, s->data, s->data_len);
-		if (last)
-			last->next = b;
-		else
-			first = b;
 		b->first = first;
 		last = b;
 	}

@@ -3,6 +3,8 @@
 #ifndef SOFTDOCA_MEMORY_H
 #define SOFTDOCA_MEMORY_H
 
+#include <sched.h>
+
 #include "device/device.h"
 #include "doca_buf.h"
 #include "doca_buf_inventory.h"
@@ -117,6 +119,7 @@ static inline bool buf_in_tasks(const struct doca_buf *b)
 
 struct doca_buf_inventory {
 	struct object o;
+	atomic_bool locked; /* of the free buffers, and of adding some */
 	bool started;
 	bool of_pool; /* its buffers have fixed places: see buf_pool.c */
 	size_t n, n_free;
@@ -187,6 +190,17 @@ doca_error_t export_failed(int rc, const char *func);
 void buf_give_back(struct doca_buf *b);
 /* inventory.c: returns a single buffer with one reference; NULL if none is free. */
 struct doca_buf *inventory_take(struct doca_buf_inventory *inv);
+
+static inline void inventory_lock(struct doca_buf_inventory *inv)
+{
+	while (atomic_exchange_explicit(&inv->locked, true, memory_order_acquire))
+		sched_yield();
+}
+
+static inline void inventory_unlock(struct doca_buf_inventory *inv)
+{
+	atomic_store_explicit(&inv->locked, false, memory_order_release);
+}
 /* Initializes a buffer that was taken. */
 struct doca_buf *inventory_fill(struct doca_buf *b, struct doca_mmap *m, char *head, size_t len,
 				char *data, size_t data_len);
