@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
+import itertools
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from runpy import run_path
+from typing import Any
 
 import anywidget
 import nbformat
 import pytest
 from nbformat.sign import NotebookNotary
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Route, expect
+from support.doca.captures import HEAD, PING, packet
 from support.doctor.hostile import planted_snapshot
 from support.hostile import HOSTILE_TEXTS, MARK
 from support.jupyter.lab import lab
@@ -23,6 +30,8 @@ POLICY = (
     "img-src 'self' data: blob:; font-src 'self' data:; connect-src 'self' ws:; "
     "worker-src 'self' blob:; manifest-src 'self'; base-uri 'none'; form-action 'self'"
 )
+DEMO_POLICY = "default-src 'none'; script-src 'self'; style-src 'unsafe-inline'; img-src data:"
+SITE = Path(__file__).parents[2] / ".github/site"
 RECORD = """window.violations = [];
 document.addEventListener("securitypolicyviolation", (one) =>
   violations.push(`${one.effectiveDirective} ${one.blockedURI} ${one.sourceFile}`));"""
@@ -110,7 +119,59 @@ def test_hostile_names_and_a_hostile_snapshot_under_a_strict_policy(page: LabPag
     planted_snapshot("not-root", HOSTILE_TEXTS["element"]).save(path)
     book.cell(f"dgkit.DoctorPanel({os.fspath(path)!r})")
     expect(book.ready("doctor")).to_have_attribute("data-running", "false")
+    capture = page.lab.root / "hostile.pcapng"
+    capture.write_bytes(
+        HEAD + b"".join(packet(PING, rule=text[:1500]) for text in HOSTILE_TEXTS.values())
+    )
+    book.cell(f"dgkit.PacketPanel({os.fspath(capture)!r})")
+    packets = book.ready("packets").get_by_role("region", name="Packets, oldest first")
+    expect(packets.locator("tbody tr")).to_have_count(len(HOSTILE_TEXTS))
     page.page.wait_for_function("() => Bokeh.documents.length >= 2")
     assert page.page.evaluate(OWNED) == []
     assert own_violations(page) == []
     page.check()
+
+
+def planted(value: Any, texts: Iterator[str]) -> Any:
+    """Return what a kernel sent, with hostile text behind each text."""
+    if isinstance(value, dict):
+        kept = ("kind", "call", "id", "bokeh")
+        return {k: v if k in kept else planted(v, texts) for k, v in value.items()}
+    if isinstance(value, list):
+        return [planted(each, texts) for each in value]
+    return value + next(texts) if isinstance(value, str) and value[:10] != "IPY_MODEL_" else value
+
+
+def test_a_hostile_recording_in_the_demo_page_without_inline_scripts_and_eval(
+    browser: Browser, tmp_path: Path
+) -> None:
+    run_path(str(SITE / "demo_page.py"))["write_demo"](tmp_path)
+    recording = json.loads(gzip.decompress((SITE / "recording.json.gz").read_bytes()))
+    texts = itertools.cycle(text[:2000] for text in HOSTILE_TEXTS.values())
+    first = recording["messages"][0][0]
+    for message in recording["messages"]:
+        message[0] = first + (message[0] - first) / 20  # of the seconds that it took
+        if message[2] == "from":
+            message[3] = planted(message[3], texts)
+    packed = base64.b64encode(gzip.compress(json.dumps(recording).encode())).decode()
+    script = tmp_path / "recording.js"
+    script.write_text(
+        f'window.dgkitRecording = "{packed}";\n{script.read_text().split(chr(10))[1]}'
+    )
+    asked: list[str] = []
+
+    def answer(route: Route) -> None:
+        asked.append(route.request.url)
+        path = tmp_path / asked[-1].rpartition("/")[2]
+        route.fulfill(path=path, headers={"content-security-policy": DEMO_POLICY})
+
+    page = browser.new_page()
+    page.add_init_script(RECORD)
+    page.route("**/*", answer)
+    page.goto("http://demo.invalid/demo.html")
+    page.get_by_role("button", name="Play again").wait_for()
+    assert page.locator(".dgkit-dashboard").get_by_text("<img src=x onerror=").count()
+    assert page.evaluate(OWNED) == []
+    assert page.evaluate("violations") == []
+    assert all(url.startswith("http://demo.invalid/") for url in asked)
+    page.close()
