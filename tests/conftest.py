@@ -10,7 +10,7 @@ from support.processes import coverage_lock
 
 QUICK = "DGKIT_TESTS_QUICK" in os.environ  # tests/run --quick
 # Other users slow the machine down at times.
-settings.register_profile("shared", deadline=None, max_examples=10 if QUICK else 100)
+settings.register_profile("shared", deadline=None, max_examples=10 if QUICK else 50)
 settings.load_profile("shared")
 
 coverage_lock.mend()

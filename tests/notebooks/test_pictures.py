@@ -55,23 +55,22 @@ def cards(cell):
     return [text for text in found if "dgkit-saved" in text]
 
 
-@pytest.mark.parametrize(
-    "shown",
-    [
-        "W.HBox([dgkit.HexView(s)])",
-        "W.Tab([W.Label('none'), W.VBox([dgkit.HexView(s)])])",
-        "display(W.Accordion([dgkit.HexView(s)]))",
-        "out = W.Output()\nwith out:\n    display(dgkit.HexView(s))\nout",
-        "view = dgkit.HexView(s)\nout = W.Output()\ndisplay(out)\nwith out:\n    display(view)",
-        "W.interact(lambda number: dgkit.HexView(s), number=(0, 3));",
-    ],
+CONTAINERS = (
+    "W.HBox([dgkit.HexView(s)])",
+    "W.Tab([W.Label('none'), W.VBox([dgkit.HexView(s)])])",
+    "display(W.Accordion([dgkit.HexView(s)]))",
+    "out = W.Output()\nwith out:\n    display(dgkit.HexView(s))\nout",
+    "view = dgkit.HexView(s)\nout = W.Output()\ndisplay(out)\nwith out:\n    display(view)",
+    "W.interact(lambda number: dgkit.HexView(s), number=(0, 3));",
 )
-def test_a_container_leaves_the_cards_of_its_panels(shown, tmp_path):
-    (cell,) = outputs(tmp_path, shown)
-    views = [data for data in cell if WIDGET in data]
-    assert len(views) == 1, "the container, once"
-    (card,) = cards(cell)
-    assert "<strong>Memory</strong>" in card
+
+
+def test_a_container_leaves_the_cards_of_its_panels(tmp_path):
+    for shown, cell in zip(CONTAINERS, outputs(tmp_path, *CONTAINERS), strict=True):
+        views = [data for data in cell if WIDGET in data]
+        assert len(views) == 1, f"the container, once: {shown}"
+        (card,) = cards(cell)
+        assert "<strong>Memory</strong>" in card, shown
 
 
 def test_a_container_without_panels_is_put_out_as_before(tmp_path):

@@ -1,6 +1,6 @@
 """Fuzzers of what others send: descriptors, packets, messages, connections, files, entries.
 
-    tests/run fuzz                  about a minute, as in CI
+    tests/run fuzz                  about half a minute, as in CI
     tests/run fuzz --hours 2        by hand
 
 The C programs of tests/native/fuzz run under libFuzzer with AddressSanitizer and
@@ -148,7 +148,7 @@ C = ("descriptor", "share", "nic")
 def main() -> int:
     """Read the command line, run the fuzzers, print their figures; 1 if one found a failure."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--hours", type=float, default=1 / 60, help="time in all (a minute)")
+    parser.add_argument("--hours", type=float, default=1 / 120, help="time in all (half a minute)")
     parser.add_argument("only", nargs="*", help=f"{', '.join((*PYTHON, *C))} (default: all)")
     arguments = parser.parse_args()
     fuzzers = dict(PYTHON)

@@ -95,7 +95,7 @@ def test_fork(job):
 
 
 FORKS = """
-import contextlib, os, sys, threading, warnings
+import contextlib, os, sys, threading, time, warnings
 import dgkit
 warnings.simplefilter("ignore", DeprecationWarning)  # fork with threads is what is tested
 device = dgkit.Device()
@@ -125,8 +125,8 @@ def loop(job):
 threads = [threading.Thread(target=loop, args=(job,)) for job in (regions, devices, transfers)]
 for thread in threads:
     thread.start()
-ended = []
-for i in range(200):
+ended, end = [], time.monotonic() + 5
+while len(ended) < 10 or time.monotonic() < end:  # on a busy machine, each takes seconds
     pid = os.fork()
     if pid == 0:
         stop = True
@@ -137,13 +137,13 @@ for thread in threads:
     thread.join(30)
 session.close()
 device.close()
-print(len(ended), [status for status in ended if status])
+print([status for status in ended if status])
 """
 
 
 def test_children_end_by_themselves_while_threads_of_the_parent_open_and_close():
     # coverage's tracer has a lock that a child inherits as another thread held it
-    assert run(FORKS, covered=False) == "200 []\n"
+    assert run(FORKS, covered=False) == "[]\n"
 
 
 def test_a_child_that_ends_by_itself_leaves_the_parents_files():

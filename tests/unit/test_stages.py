@@ -183,9 +183,10 @@ def test_the_table_has_wall_and_cpu_time_of_each_stage_and_of_all(tmp_path):
 
 
 def test_stages_that_mostly_wait_share_a_core(tmp_path):
+    """Also where their shares add up to a little more than one."""
     names = ["a", "b", "c"]
     programs = {name: named(COUNT, name).replace("0.1", "1") for name in names}
-    stages = [stage("a"), stage("b", share=0.5), stage("c", share=0.5)]
+    stages = [stage("a"), stage("b", share=0.5), stage("c", share=0.6)]
     scheduler(tmp_path, programs, cores=1).run(stages)
     assert (tmp_path / "a.log").read_text() == "beside 0\n"
     assert "beside 1\n" in {(tmp_path / f"{name}.log").read_text() for name in "bc"}
