@@ -67,8 +67,6 @@ _MAX_WIDTH = 100
 )
 @click.option(
     "--symptom",
-    default="",
-    show_default=False,
     metavar="TEXT",
     help="Explain an error text of another program: its causes, by what this machine shows. "
     "`-` reads a log from stdin.",
@@ -223,7 +221,7 @@ class _Options:
     verbose: bool
     explained: bool
     reported: bool
-    symptom: str
+    symptom: str | None
     tries: bool
     program: str
     pair: tuple[str, str] | None
@@ -257,7 +255,7 @@ def _run(options: _Options) -> int:
     if options.tries:
         diagnosis = _try(options)
         return _print(options, diagnosis)
-    if options.symptom:
+    if options.symptom is not None:
         return _explain_symptom(options)
     if options.reported:
         return _report(options)
@@ -383,7 +381,7 @@ def _check_form(options: _Options) -> None:
     explained, reported = options.explained, options.reported
     forms = {"--explain": explained, "--report": reported}
     forms |= {"--verbose": options.verbose, "--json": options.json_}
-    if options.symptom:
+    if options.symptom is not None:
         forms |= {"--symptom": True, "--json": False, "CHECK": bool(options.checks)}
     if options.tries:
         forms |= {"--try": True, "--verbose": False, "--json": False, "--fast": options.fast}
@@ -398,7 +396,7 @@ def _check_form(options: _Options) -> None:
     elif options.svg:
         raise click.UsageError("--svg requires --nics")
     given = [name for name, wanted in forms.items() if wanted]
-    forms_of_their_own = (explained, reported, options.symptom, options.tries)
+    forms_of_their_own = (explained, reported, options.symptom is not None, options.tries)
     single = any((*forms_of_their_own, options.maps, options.pair, options.program))
     if len(given) > 1 and single:
         raise click.UsageError(f"{' and '.join(given)} exclude each other")
@@ -423,7 +421,7 @@ def _explain(diagnosis: Diagnosis, names: tuple[str, ...]) -> None:
 def _explain_symptom(options: _Options) -> int:
     from ..doctor.api import explain_text
 
-    text, files = options.symptom, options.files
+    text, files = options.symptom or "", options.files
     if text == "-":
         text = sys.stdin.buffer.read().decode("utf-8", "replace")
     with _usage(*files), _progress("Reading this machine") as progress:

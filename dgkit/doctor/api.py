@@ -28,7 +28,7 @@ from .redact.redactor import Redactor
 from .registry import named
 from .runner import Progress, diagnose, live_machine
 from .snapshot_comparison import Comparison, compare
-from .symptoms import Explanations, explain, kernel_words, matches, needed_checks
+from .symptoms import Explanations, explain, kernel_words, matches, needed_checks, taken_apart
 
 if TYPE_CHECKING:
     from .format.nics import NicMap
@@ -273,10 +273,12 @@ def explain_text(
         progress: Called with the number of completed checks and their total.
 
     Raises:
-        ValueError: As `examine`.
+        ValueError: As `examine`, or if the text is empty.
         OSError: If a file cannot be read.
     """
-    found = matches(text)
+    if not text.strip():
+        raise ValueError("the error text is empty")
+    found = matches(text) or taken_apart(text)
     wanted = parse_goal(goal) or (found[0].symptom.goal if found else Goal.RDMA)
     only = needed_checks(found) or ("kernel-version",)
     limit = FAST_S if fast else FULL_S

@@ -45,6 +45,20 @@ class Symptom(msgspec.Struct, frozen=True, kw_only=True):
     goal: Goal = Goal.RDMA
 
 
+class Name(msgspec.Struct, frozen=True):
+    """Something that an error text may name, known text or not.
+
+    Attributes:
+        pattern: Regular expression of the name.
+        what: What it is; ends the sentence "It names ...".
+        checks: Checks that concern it.
+    """
+
+    pattern: re.Pattern[str]
+    what: str
+    checks: tuple[str, ...]
+
+
 KERNEL = "the kernel"
 _GITHUB = "https://github.com/"
 _NO_GID = Cause(
@@ -498,8 +512,56 @@ SYMPTOMS = (
     ),
     # what leads to more than one of the above
     _symptom(
-        "CUDA", r"cuMemCreate[^\n]{0,80}(?:not permitted|NOT_PERMITTED)|IMEX",
+        "CUDA", r"cuMemCreate[^\n]{0,80}(?:not permitted|NOT_PERMITTED)"
+        r"|\bIMEX\b[^\n]{0,40}(?:channel|daemon|service|fail|not )|nvidia-imex",
         "Fabric handles need an IMEX channel; one machine does not need such handles.",
         "NVIDIA/nvbandwidth/issues/39", Cause("No IMEX channel.", ("imex",)), goal=Goal.P2P,
     ),
+)  # fmt: skip
+
+
+def _name(pattern: str, what: str, *checks: str) -> Name:
+    return Name(re.compile(rf"(?<![\w.])(?:{pattern})(?![a-z])", re.IGNORECASE), what, checks)
+
+
+# The narrower ones first: a part of a text is taken by the first that matches it.
+NAMES = (
+    _name(
+        r"nvidia[-_]peermem|nv_peer_mem|nvidia_p2p_\w+", "GPUDirect RDMA's kernel module", "peermem"
+    ),
+    _name(r"gdrdrv|gdrcopy|gdr_\w+|libgdrapi", "GDRCopy", "gdrcopy"),
+    _name(r"nvidia-imex|imex", "IMEX", "imex"),
+    _name(r"fabric ?manager|nvswitch|nvlink", "NVLink's fabric", "nvlink-fabric"),
+    _name(r"dma[-_]?buf\w*", "a dma-buf", "dmabuf-gpu", "rdma-dmabuf", "kernel-p2pdma"),
+    _name(
+        r"bar ?[0-5]|bar1|resizable bar|rebar", "a PCI memory window", "bar1-size", "bar1-resizable"
+    ),
+    _name(
+        r"nvrm|xid|nvidia(?:[-_](?:uvm|modeset|drm))?|libnvidia-\w+|nvml\w*|gsp",
+        "NVIDIA's driver", "driver-loaded", "driver-version", "cuda-driver",
+    ),
+    _name(
+        r"cuda\w*|cu(?:Ctx|Mem|Init|Device|Stream|Launch|Module)\w*|libcuda\w*",
+        "CUDA", "cuda-driver", "cuda-context", "driver-loaded",
+    ),
+    _name(
+        r"rshim|tmfifo\w*|bluefield\w*|mlxbf\w*",
+        "a BlueField", "bluefield-present", "bluefield-mode", "bluefield-tmfifo",
+    ),
+    _name(r"doca\w*|libdoca\w*|gpunetio", "DOCA", "doca-version", "doca-libraries"),
+    _name(
+        r"mlxconfig|mlxfw\w*|mstflint|flint|fw|firmware", "firmware of a card", "firmware-version"
+    ),
+    _name(
+        r"mlx[45]\w*|libmlx[45]|ib[v_]\w+|libib\w+|infiniband|rdma\w*|roce\w*|uverbs\d*|efa|gid",
+        "RDMA", "rdma-devices", "rdma-core", "ofed-version",
+    ),
+    _name(r"dmar|amd-vi|iommu\w*|vfio\w*|io_page_fault", "the IOMMU", "iommu"),
+    _name(r"pcieport|aer|pcie bus error", "a PCIe link", "link"),
+    _name(
+        r"memlock|rlimit_memlock|ENOMEM|cannot allocate memory",
+        "a limit of memory", "memlock", "memlock-queues",
+    ),
+    _name(r"EMFILE|too many open files", "a limit of open files", "open-files"),
+    _name(r"/dev/shm|container|docker|cgroup\w*", "a container", "container"),
 )  # fmt: skip

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import re
 from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 
 from .diagnosis import Diagnosis
+from .facts.pci import address
 from .finding import Finding, Verdict
 from .machine import Machine
-from .symptom_table import KERNEL, SYMPTOMS, Cause, Symptom
+from .symptom_table import KERNEL, NAMES, SYMPTOMS, Cause, Name, Symptom
 
 MAX_TEXT = 1 << 20  # characters of a log that are looked at: its last ones
 _MAX_LINE = 400  # characters of a quoted line
@@ -106,6 +110,54 @@ def matches(text: str, symptoms: Iterable[Symptom] = SYMPTOMS) -> list[Match]:
             line = text[first : end if end >= 0 else len(text)].strip()
             found.append(Match(symptom, line[:_MAX_LINE]))
     return found
+
+
+# A number as an error of Linux: behind a word that says so, or negative.
+_ERRNO = re.compile(
+    r"(?:\berr(?:or|no)?\b|\bret\b|\brc\b)\W{0,3}-?(\d{1,3})\b|(?<=[ =(])-(\d{1,3})\b", re.I
+)
+_ERRNO_NAME = re.compile(r"\bE[A-Z0-9]{3,}\b")
+
+
+def taken_apart(text: str) -> list[Match]:
+    """Return a text that is not in the table as what it names, with the checks that concern it.
+
+    It is the last line that names something; there is none where no line does.
+    """
+    for line in reversed(text[-MAX_TEXT:].splitlines()):
+        names, rest = [], line[:_MAX_LINE]
+        for name in NAMES:
+            rest, count = name.pattern.subn(" ", rest)
+            names += [name] * bool(count)
+        if names:
+            return [Match(_of_names(line[:_MAX_LINE], names), line.strip()[:_MAX_LINE])]
+    return []
+
+
+def _of_names(line: str, names: list[Name]) -> Symptom:
+    said = [f"It names {_listed([name.what for name in names])}."]
+    words = (address(word.strip("()[],:")) for word in line.split())
+    said += [f"{word} is the PCI address of a device." for word in words if word]
+    said += [f"{one}: {os.strerror(getattr(errno, one)).lower()}." for one in _errors(line)]
+    return Symptom(
+        program="Not in the doctor's table",
+        pattern=re.compile(""),
+        means=" ".join(said),
+        source="",
+        causes=tuple(Cause(f"{one.what[0].upper()}{one.what[1:]}.", one.checks) for one in names),
+    )
+
+
+def _errors(line: str) -> list[str]:
+    """Return the names of the errors of Linux in a line."""
+    numbers = (int(first or second) for first, second in _ERRNO.findall(line))
+    names = [errno.errorcode[number] for number in numbers if number in errno.errorcode]
+    names += [name for name in _ERRNO_NAME.findall(line) if hasattr(errno, name)]
+    return list(dict.fromkeys(names))
+
+
+def _listed(words: list[str]) -> str:
+    return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
 
 
 def explain(found: Iterable[Match], diagnosis: Diagnosis) -> list[Explanation]:

@@ -18,8 +18,15 @@ from dgkit.doctor.format.pages import symptom_page
 from dgkit.doctor.goals import Goal
 from dgkit.doctor.machine import Machine
 from dgkit.doctor.registry import checks
-from dgkit.doctor.symptom_table import SYMPTOMS
-from dgkit.doctor.symptoms import Explanation, Explanations, explain, kernel_words, matches
+from dgkit.doctor.symptom_table import NAMES, SYMPTOMS
+from dgkit.doctor.symptoms import (
+    Explanation,
+    Explanations,
+    explain,
+    kernel_words,
+    matches,
+    taken_apart,
+)
 
 # As they were published: a line of a log, and the program of the entry that has to be first.
 LINES = """
@@ -117,6 +124,43 @@ def test_each_entry_has_a_source_and_checks_that_exist_and_count_for_its_goal() 
 def test_ordinary_lines_are_no_symptoms() -> None:
     log = "NCCL INFO Using network IB\nib_write_bw: 5000 12 129\nmlx5_core 0000:01:00.0: link up\n"
     assert matches(log) == []
+    assert matches("IMEXample aGVsbG8IMEX/9j") == []
+
+
+@pytest.mark.parametrize(
+    ("line", "says", "checks"),
+    [
+        (
+            "mlx5_core 0000:03:00.0: CREATE_MKEY(0x200) failed, err -22",
+            ("RDMA", "0000:03:00.0 is", "EINVAL: invalid argument"),
+            {"rdma-devices", "rdma-core", "ofed-version"},
+        ),
+        (
+            "rshim 0000:06:00.2: open of tmfifo_net0 gave EBUSY",
+            ("a BlueField", "EBUSY: device or resource busy"),
+            {"bluefield-present", "bluefield-mode", "bluefield-tmfifo"},
+        ),
+        (
+            "nvidia_peermem and gdrdrv: ret = -13",
+            ("GPUDirect RDMA's kernel module and GDRCopy", "EACCES: permission denied"),
+            {"peermem", "gdrcopy"},
+        ),
+    ],
+)
+def test_a_line_that_is_not_in_the_table_is_taken_apart(
+    line: str, says: tuple[str, ...], checks: set[str]
+) -> None:
+    assert matches(line) == []
+    (found,) = taken_apart(f"before\n{line}\nand after\n")
+    assert found.line == line
+    assert all(words in found.symptom.means for words in says)
+    assert {name for cause in found.symptom.causes for name in cause.checks} == checks
+
+
+def test_what_names_nothing_is_not_taken_apart_and_each_name_has_checks() -> None:
+    assert taken_apart("segmentation fault, status 12\nerrors: 999, E2MUCH") == []
+    known = {check.name for check in checks()}
+    assert all(set(name.checks) <= known and name.checks for name in NAMES)
 
 
 def explained(
@@ -194,3 +238,5 @@ def test_the_command_explains_a_text_and_a_log_on_standard_input(
     assert main(["doctor", "--symptom", "never seen", "--from", str(file)]) == 6
     assert "not in the doctor's table" in capsys.readouterr().out
     assert main(["doctor", "--symptom", text, "--report"]) == 2
+    assert main(["doctor", "--symptom", " "]) == 2
+    assert "the error text is empty" in capsys.readouterr().err

@@ -15,7 +15,8 @@ from .terminal import LINES, WIDTH, Line, Span, command_line, paragraph, shorten
 _SAME_GOAL = "Nothing that the doctor judges for this goal differs."
 _STYLES = {FOUND: "fail", EXCLUDED: "ok"}
 _UNKNOWN = (
-    "This text is not in the doctor's table. `dgkit doctor --report` prints what a thread needs."
+    "This text is not in the doctor's table, and names nothing that the doctor knows. "
+    "`dgkit doctor --report` prints what a thread needs."
 )
 _MOST_COMMANDS = 4
 _PROGRAM = "The machine is fine as far as this text goes: what is left is the program."
@@ -34,7 +35,8 @@ def _text(explained: Explanation, width: int) -> Iterator[Line]:
     symptom = explained.match.symptom
     yield (Span(f"{symptom.program}: "), Span(_short(explained.match.line, width - 12), "strong"))
     yield from paragraph(symptom.means, width, "  ")
-    yield (Span(f"  Source: {symptom.source}", "faint"),)
+    if symptom.source:
+        yield (Span(f"  Source: {symptom.source}", "faint"),)
     excluded = [one for one in explained.causes if one.state == EXCLUDED]
     if explained.program_only:
         yield from paragraph(_PROGRAM, width, "  ", "ok")
