@@ -22,7 +22,7 @@ from .image import RegionImage
 from .overview import Overview
 from .region_scan import ShownBytes
 from .search import SearchTask, parse_pattern
-from .selection import MAX_BYTES, Options, RegionSelection, SelectedBytes, format_bytes
+from .selection import MAX_COPY, Options, RegionSelection, SelectedBytes, format_bytes
 from .structure import StructureView
 from .time_machine import TimeMachine
 from .view_pages import LiveView, Page
@@ -372,7 +372,7 @@ class HexView(SessionPanel, ValueWidget):  # type: ignore[misc]
     def copy(self, start: int, stop: int, form: str) -> Json:
         """Return bytes as text, at most 1 MiB of them: `copied` of the `asked` bytes."""
         start, stop = self._selection.check_range(start, stop)
-        size = min(stop - start, MAX_BYTES)
+        size = min(stop - start, MAX_COPY)
         region = self._selection.require()
         data = self.reader.read(region, self.sources[:1], start, size)[0]
         text = format_bytes(data, form, self._options["dtype"], self._options["endian"])

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .fetch import Reader
     from .view_pages import Page
 
-MAX_BYTES = 1 << 20  # bytes per copy
+MAX_COPY = 1 << 20  # bytes per copy
 
 # Value types of the hex view: size in bytes, and NumPy's type code (bf16 has none).
 DTYPES = {
