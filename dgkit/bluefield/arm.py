@@ -43,9 +43,9 @@ _CAUSES = (
     (r"REMOTE HOST IDENTIFICATION HAS CHANGED", ("its host key is not the one that is known. After "
      "a new image that is expected: compare the fingerprint, then `ssh-keygen -R {host}`")),
     (r"Host key verification failed", ("its host key is not known and was not accepted: "
-     "`ssh {arm}` shows the fingerprint; compare it, accept it, and go on")),
+     "`{ssh} {arm}` shows the fingerprint; compare it, accept it, and go on")),
     (r"(?i)password has expired|password change required", ("the password has expired, as on a new "
-     "image: log in once with `ssh {arm}`, change it, and go on")),
+     "image: log in once with `{ssh} {arm}`, change it, and go on")),
     (r"Permission denied|Too many authentication failures", ("it accepts neither the password nor "
      "a key: check the user's name, or install a key with `ssh-copy-id {arm}`")),
     (r"Could not resolve hostname", "the name is not known: use --arm USER@ADDRESS"),
@@ -120,7 +120,7 @@ class Arm(Closable):
         last = lines[-1].rstrip(".") if lines else "ssh ended without a message"
         for pattern, why in _CAUSES:
             if re.search(pattern, text):
-                return f"{why.format(arm=self.destination, host=host)} (ssh: {last})"
+                return f"{why.format(ssh=self.ssh, arm=self.destination, host=host)} (ssh: {last})"
         return last
 
     def read(self, script: str, *, timeout: float = 60.0) -> str:

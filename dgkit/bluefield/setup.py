@@ -270,8 +270,8 @@ def _install(arm: Arm, planned: Plan, found: list[Path], say: Say) -> None:
     arm.run(
         f"""rm -rf venv cache && {shlex.quote(planned.probe.program)} -m venv --without-pip venv &&
         HOME="$PWD/cache" venv/bin/python "$(echo wheels/pip-*.whl)/pip" install --quiet \\
-            --disable-pip-version-check --no-cache-dir --no-index --find-links wheels \\
-            dgkit=={__version__} >&2 &&
+            --disable-pip-version-check --no-compile --no-cache-dir --no-index \\
+            --find-links wheels dgkit=={__version__} >&2 &&
         dgkit --version >/dev/null && echo {digest} > venv/installed"""
     )
     say(f"install: dgkit {__version__} in ~/{FOLDER}/venv")

@@ -276,7 +276,7 @@ def test_up_names_what_the_arm_side_lacks(host, arm):
     assert "The clock there shows 1970-01-01" in planned.stdout
 
 
-def test_up_goes_on_after_a_lost_link_and_after_ctrl_c_in_each_step(host, arm):
+def test_up_goes_on_after_a_lost_link_in_each_step_and_ctrl_c_in_every_second(host, arm):
     step, reached = 0, arm.folder / "reached"
     while True:
         arm.at_step(step := step + 1, CUT)
@@ -285,6 +285,8 @@ def test_up_goes_on_after_a_lost_link_and_after_ctrl_c_in_each_step(host, arm):
             break
         assert "was lost in the step" in up.stderr
         assert "it goes on from there" in up.stderr
+        if step % 2:
+            continue
         arm.at_step(step, f"touch {reached}; sleep 0.2")
         interrupted = host.start_up()
         until(lambda up=interrupted: reached.exists() or up.poll() is not None, "the step")
