@@ -68,8 +68,20 @@ def left_by(home):
 NEWS = "@jupyterlab/apputils-extension:notification"
 
 
-@pytest.mark.parametrize(("name", "code"), [("SIGINT", 130), ("SIGTERM", 143), ("SIGHUP", 143)])
-def test_it_serves_until_it_is_told_to_end_and_leaves_nothing(name, code, home):
+def end(process, home, name):
+    """End it by a signal; all that it started goes with it. What it said on stderr."""
+    below = family(process.pid)
+    cli.send(process, name)
+    out, err = cli.ended(process, 60)
+    assert process.returncode == (130 if name == "SIGINT" else 143), err
+    assert not out
+    cli.until(lambda: not any(map(cli.alive, below)))
+    assert not left_by(home)
+    assert not list((home / "run").rglob("lab-*"))
+    return err
+
+
+def test_it_serves_a_kernel_that_reaches_the_dpu_until_it_is_told_to_end(home):
     with cli.started(home, "lab", "--json", "--no-browser", "--port", "0") as process:
         told = ready(process)
         assert get(told["port"], "/api/status", told["token"])[0] == 200
@@ -82,15 +94,20 @@ def test_it_serves_until_it_is_told_to_end_and_leaves_nothing(name, code, home):
         assert kernel[0] == 201
         with dgkit.connect(told["agent"]) as session:
             assert session.info["dpu"]["pid"] in family(process.pid)
-        below = family(process.pid)
-        assert len(below) >= 3  # JupyterLab, a kernel, the software DPU
-        cli.send(process, name)
-        out, err = cli.ended(process, 60)
-    assert process.returncode == code, err
-    assert not out
-    cli.until(lambda: not any(map(cli.alive, below)))
-    assert not left_by(home)
-    assert not list((home / "run").rglob("lab-*"))
+        served = next(
+            pid for pid in cli.children_of(process.pid)
+            if b"dgkit.jupyter.lab_server" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        )  # fmt: skip
+        pairs = Path(f"/proc/{served}/environ").read_bytes().split(b"\0")
+        environment = dict(os.fsdecode(pair).split("=", 1) for pair in pairs if pair)
+        assert environment["DGKIT_ADDRESS"] == told["agent"]
+        done = subprocess.run(
+            [sys.executable, "-c", KERNEL],
+            env=environment, capture_output=True, text=True, check=True, timeout=60,
+        )  # fmt: skip
+        assert done.stdout == "b'from a notebook' 0\n"
+        assert len(family(process.pid)) >= 3  # JupyterLab, a kernel, the software DPU
+        end(process, home, "SIGTERM")
 
 
 def test_killed_it_takes_all_with_it_and_the_next_one_clears_its_folder(home):
@@ -109,8 +126,11 @@ def test_whatever_is_configured_this_machine_alone_sees_the_port_and_this_user_t
     (home / ".jupyter").mkdir()
     off = {"ServerApp": {"ip": "0.0.0.0", "token": ""}, "IdentityProvider": {"token": ""}}
     (home / ".jupyter/jupyter_server_config.json").write_text(json.dumps(off))
-    with cli.started(home, "lab", "--json", "--no-browser", "--port", "0") as process:
+    args = ["--json", "--no-browser", "--port", "0"]
+    with cli.started(home, "lab", *args, "--address", "ipc:///a.sock") as process:
         told = ready(process)
+        assert told["agent"] == "ipc:///a.sock"
+        assert len(cli.children_of(process.pid)) == 1  # no agent of its own
         port = f"{told['port']:04X}"
         rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
         rows += [line.split() for line in Path("/proc/net/tcp6").read_text().splitlines()[1:]]
@@ -122,36 +142,7 @@ def test_whatever_is_configured_this_machine_alone_sees_the_port_and_this_user_t
         (folder,) = (home / "run").rglob("lab-*")
         assert folder.stat().st_mode & 0o777 == 0o700
         assert list(folder.glob("jpserver-*.json"))
-        cli.send(process, "SIGINT")
-        assert process.wait(60) == 130
-
-
-def test_a_notebook_reaches_the_dpu_by_the_address_in_its_environment(home):
-    with cli.started(home, "lab", "--json", "--no-browser", "--port", "0") as process:
-        told = ready(process)
-        served = next(
-            pid for pid in cli.children_of(process.pid)
-            if b"dgkit.jupyter.lab_server" in Path(f"/proc/{pid}/cmdline").read_bytes()
-        )  # fmt: skip
-        pairs = Path(f"/proc/{served}/environ").read_bytes().split(b"\0")
-        environment = dict(os.fsdecode(pair).split("=", 1) for pair in pairs if pair)
-        assert environment["DGKIT_ADDRESS"] == told["agent"]
-        done = subprocess.run(
-            [sys.executable, "-c", KERNEL],
-            env=environment, capture_output=True, text=True, check=True, timeout=60,
-        )  # fmt: skip
-        assert done.stdout == "b'from a notebook' 0\n"
-        cli.send(process, "SIGINT")
-        assert process.wait(60) == 130
-
-
-def test_without_an_agent_of_its_own_it_passes_on_what_it_is_given(home):
-    args = ["--json", "--no-browser", "--port", "0"]
-    with cli.started(home, "lab", *args, "--address", "ipc:///a.sock") as process:
-        assert ready(process)["agent"] == "ipc:///a.sock"
-        assert len(cli.children_of(process.pid)) == 1
-        cli.send(process, "SIGINT")
-        assert process.wait(60) == 130
+        end(process, home, "SIGHUP")
 
 
 def test_a_person_gets_the_url_on_stdout_and_the_rest_on_stderr(home):
@@ -162,9 +153,7 @@ def test_a_person_gets_the_url_on_stdout_and_the_rest_on_stderr(home):
             url = urlsplit(process.stdout.readline().strip())
             assert url.port != own_port(os.getuid())
             assert get(url.port, f"{url.path}?{url.query}".replace("/lab", "/api/status"))[0] == 200
-            cli.send(process, "SIGINT")
-            out, err = cli.ended(process, 60)
-    assert not out
+            err = end(process, home, "SIGINT")
     assert f"serves {home} on 127.0.0.1 only" in err
     assert "DGKIT_ADDRESS" not in err
     assert ("You are root" in err) == (os.geteuid() == 0)
