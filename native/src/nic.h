@@ -419,6 +419,10 @@ int dg_nic_refuse(struct dg_nic_qp *qp, struct nic_entry *e, uint32_t at_receive
 
 /* nic_datagram.c */
 int dg_nic_datagram(struct dg_nic_qp *qp, struct nic_entry *e);
+/* Copies bytes behind the first `at` of a receive in host memory whose segments are checked. Returns false if its
+ * memory is gone. Called in a pass of a queue pair. */
+bool dg_nic_scatter(struct dg_nic *n, const struct nic_segment *s, uint32_t count, uint64_t at,
+		    const uint8_t *from, uint64_t size);
 /* Delivers what other NICs have sent. Returns whether there was any. */
 bool dg_nic_datagrams(struct dg_nic *n);
 /* Whether a receiver has datagrams of this NIC that it has not taken. */

@@ -140,8 +140,7 @@ static void write_header(uint8_t h[DG_NIC_GRH], const struct nic_datagram *d)
 	ip[11] = (uint8_t)sum;
 }
 
-/* Copies bytes behind the first `at` of a receive whose segments are checked. */
-static bool scatter(struct dg_nic *n, const struct nic_segment *s, uint32_t count, uint64_t at,
+bool dg_nic_scatter(struct dg_nic *n, const struct nic_segment *s, uint32_t count, uint64_t at,
 		    const uint8_t *from, uint64_t size)
 {
 	for (uint32_t i = 0; i < count && size; i++) {
@@ -175,8 +174,8 @@ static uint8_t place(struct dg_nic_qp *qp, const uint8_t *segments, const struct
 	if (room < d->bytes + DG_NIC_GRH)
 		return SYNDROME_LOCAL_LENGTH;
 	write_header(header, d);
-	return scatter(n, s, count, 0, header, sizeof header) &&
-			       scatter(n, s, count, sizeof header, data, d->bytes)
+	return dg_nic_scatter(n, s, count, 0, header, sizeof header) &&
+			       dg_nic_scatter(n, s, count, sizeof header, data, d->bytes)
 		       ? 0
 		       : SYNDROME_LOCAL_PROTECTION;
 }

@@ -40,15 +40,31 @@ static int scatter(struct dg_nic_qp *qp, const struct nic_receive *to, uint32_t 
 	return EXECUTED;
 }
 
-/* Stores a short message in the receiver's CQE, where the CPU can read its bytes. */
-static bool inline_message(struct dg_nic_qp *qp, struct nic_message *m)
+/* Finds how many bytes may be in the message itself. Returns EXECUTED or WAITS. */
+static int find_limit(struct dg_nic_qp *qp, const struct nic_receive *to, uint32_t *most)
+{
+	const struct nic_wqe *w = &qp->nic->wqe;
+	struct exec_piece p;
+	*most = atomic_load_explicit(&qp->far->inline_receive, memory_order_relaxed) ? NIC_INLINE : 0;
+	/* Parts have receives in host memory only. */
+	if (*most || !qp->nic->is_part || !qp->peer || !w->total || w->total > NIC_CARRIED)
+		return EXECUTED;
+	const uint64_t size = w->total < to->segments[0].size ? w->total : to->segments[0].size;
+	const int rc = dg_nic_find_remote(qp, to->segments[0].key, to->segments[0].address, size,
+					  DG_NIC_LOCAL_WRITE, &p);
+	if (rc == EXECUTED && p.remote && p.remote->entry && by_exporter(p.remote->entry))
+		*most = NIC_CARRIED;
+	return rc == WAITS ? WAITS : EXECUTED;
+}
+
+/* Stores a short message in the box, where the CPU can read its bytes. */
+static bool inline_message(struct dg_nic_qp *qp, struct nic_message *m, uint32_t most)
 {
 	struct dg_nic *n = qp->nic;
 	const struct nic_wqe *w = &n->wqe;
 	struct exec_piece p;
 	uint32_t at = 0;
-	if (w->total > NIC_INLINE || qp_flies(qp) ||
-	    !atomic_load_explicit(&qp->far->inline_receive, memory_order_relaxed))
+	if (w->total > most || !most || qp_flies(qp))
 		return false;
 	for (uint32_t i = 0; i < w->n_segments; i++) {
 		if (dg_nic_find_local(qp, &w->segments[i], 0, &p) != EXECUTED ||
@@ -91,7 +107,7 @@ static int send(struct dg_nic_qp *qp, struct nic_entry *e)
 {
 	struct dg_nic *n = qp->nic;
 	struct nic_receive to;
-	uint32_t count;
+	uint32_t count, most;
 	const uint64_t room = load_receive(qp, &to);
 	/* An entry that is wrong by itself uses no receive of the peer. */
 	for (uint32_t i = 0; i < n->wqe.n_segments; i++) {
@@ -105,9 +121,10 @@ static int send(struct dg_nic_qp *qp, struct nic_entry *e)
 	if (n->wqe.total > room)
 		return dg_nic_refuse(qp, e, SYNDROME_LOCAL_LENGTH, SYNDROME_REMOTE_REQUEST,
 			      "bytes of the message, more than the receive has", n->wqe.total, room);
-	if (inline_message(qp, &e->message))
-		return EXECUTED;
-	int rc = scatter(qp, &to, &count);
+	int rc = find_limit(qp, &to, &most);
+	if (rc == WAITS || inline_message(qp, &e->message, most))
+		return rc;
+	rc = scatter(qp, &to, &count);
 	if (rc == EXECUTED)
 		rc = dg_nic_move(qp, e, count, true);
 	/* The key of a receive has changed since it was published: the receiver's error, not the sender's. */

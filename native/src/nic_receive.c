@@ -107,23 +107,51 @@ static void count_done(struct dg_nic_qp *qp)
 	qp->rq->done++;
 }
 
+/* Copies the bytes of a message that carries them to the receive that is completed next. Returns 0 or a syndrome. */
+static uint32_t store_carried(struct dg_nic_qp *qp, const struct nic_message *m)
+{
+	const struct nic_receive *r = &qp->box->receives[qp->received % NIC_WINDOW];
+	struct nic_segment s[DG_NIC_SGES];
+	uint32_t syndrome = 0;
+	uint64_t room = 0;
+	if (exec_pass_begin(&qp->x))
+		return SYNDROME_FLUSHED;
+	for (uint32_t i = 0; i < r->n; i++) {
+		s[i] = (struct nic_segment){
+			.address = r->segments[i].address, .key = r->segments[i].key, .size = r->segments[i].size};
+		room += s[i].size;
+		if (dg_nic_check_segment(qp, &s[i]))
+			syndrome = SYNDROME_LOCAL_PROTECTION;
+	}
+	if (!syndrome && room < m->n_inline)
+		syndrome = SYNDROME_LOCAL_LENGTH;
+	if (!syndrome && !dg_nic_scatter(qp->nic, s, r->n, 0, m->data, m->n_inline))
+		syndrome = SYNDROME_LOCAL_PROTECTION;
+	exec_pass_end(&qp->x);
+	return syndrome;
+}
+
 static void receive_one(struct dg_nic_qp *qp, const struct nic_message *m)
 {
+	const bool is_inline = atomic_load_explicit(&qp->box->inline_receive, memory_order_relaxed);
 	const struct nic_cqe e = {
 		.opcode = (uint8_t)m->opcode,
 		.index = place_of(qp),
 		.immediate = m->immediate,
 		.bytes = (uint32_t)m->bytes,
-		.n_inline = (uint8_t)m->n_inline,
+		.n_inline = is_inline ? (uint8_t)m->n_inline : 0,
 		.data = m->data,
 		.solicited = m->solicited,
 	};
 	const bool valid = m->opcode >= CQE_WRITE_IMM && m->opcode <= CQE_SEND_IMM &&
-			   m->n_inline <= NIC_INLINE && m->bytes <= WQE_MESSAGE_MAX;
+			   m->n_inline <= (is_inline ? NIC_INLINE : NIC_CARRIED) &&
+			   m->bytes <= WQE_MESSAGE_MAX;
 	struct nic_verdict v = {0};
 	if (__builtin_expect(qp->nic->observer && qp->nic->observer->receive, 0))
 		qp->nic->observer->receive(qp, m, &v);
-	const uint32_t syndrome = !valid ? SYNDROME_LOCAL_QP : m->syndrome ? m->syndrome : v.syndrome;
+	uint32_t syndrome = !valid ? SYNDROME_LOCAL_QP : m->syndrome ? m->syndrome : v.syndrome;
+	if (!syndrome && m->n_inline && !is_inline)
+		syndrome = store_carried(qp, m);
 	if (syndrome) {
 		const struct nic_fault f = {(uint8_t)syndrome, "receive, ended with an error", m->opcode,
 					    m->bytes};
@@ -143,6 +171,11 @@ static bool is_peer(const struct dg_nic_qp *qp)
 	       atomic_load_explicit(&qp->far->peer_qpn, memory_order_relaxed) == qp->qpn;
 }
 
+static uint32_t data_words(const struct nic_message *m)
+{
+	return (m->n_inline < NIC_CARRIED ? m->n_inline + 7u : NIC_CARRIED) / 8;
+}
+
 /* Takes the peer's messages. Returns whether there was one. */
 static bool take_messages(struct dg_nic_qp *qp)
 {
@@ -160,7 +193,9 @@ static bool take_messages(struct dg_nic_qp *qp)
 	}
 	for (; qp->received != delivered && qp->state != DG_NIC_ERROR; n++) {
 		struct nic_message m;
-		load_words(&m, &qp->far->messages[qp->received % NIC_WINDOW], MESSAGE_WORDS);
+		const struct nic_message *from = &qp->far->messages[qp->received % NIC_WINDOW];
+		load_words(&m, from, MESSAGE_WORDS);
+		load_words(m.data, from->data, data_words(&m));
 		receive_one(qp, &m);
 	}
 	atomic_store_explicit(&qp->box->consumed, qp->received, memory_order_release);
@@ -281,7 +316,9 @@ int dg_nic_find_receive(struct dg_nic_qp *qp)
 
 void dg_nic_deliver(struct dg_nic_qp *qp, const struct nic_message *m)
 {
-	store_words(&qp->box->messages[qp->sent % NIC_WINDOW], m, MESSAGE_WORDS);
+	struct nic_message *to = &qp->box->messages[qp->sent % NIC_WINDOW];
+	store_words(to, m, MESSAGE_WORDS);
+	store_words(to->data, m->data, data_words(m));
 	qp->sent++;
 	/* Release: the bytes of the message and its words are visible to whoever sees this. */
 	atomic_store_explicit(&qp->box->delivered, qp->sent, memory_order_release);

@@ -40,9 +40,9 @@
 
 #include "dgkit.h"
 
-enum { NIC_WINDOW = 64, NIC_INLINE = 32, NIC_DATAGRAMS = 32, NIC_TRY_BITS = 3 };
+enum { NIC_WINDOW = 64, NIC_INLINE = 32, NIC_CARRIED = 256, NIC_DATAGRAMS = 32, NIC_TRY_BITS = 3 };
 #define NIC_MAGIC   0x31434e74696b6764ull /* "dgkitNC1" */
-#define NIC_VERSION 7u
+#define NIC_VERSION 8u
 
 /* descriptor: of the region, `length` bytes; 0 if other NICs have no right to it. */
 struct nic_key_body {
@@ -67,12 +67,13 @@ struct nic_receive {
 };
 
 /* What the sender tells the receiver. opcode: of the receiver's CQE. solicited: whether the sender asks
- * for an event. data: the first n_inline bytes. */
+ * for an event. data: the n_inline bytes of a short message, for the CQE or, if the box has no inline_receive, for
+ * the receive: between processes, where the sender would have to ask the receiver's for each copy. */
 struct nic_message {
 	uint32_t opcode, immediate, syndrome;
 	uint16_t n_inline, solicited;
 	uint64_t bytes;
-	uint8_t data[NIC_INLINE];
+	uint8_t data[NIC_CARRIED];
 };
 
 /* to, from: queue pairs. gid: of both. */
@@ -96,7 +97,7 @@ enum {
 	KEY_WORDS = sizeof(struct nic_key_body) / 8,
 	RECEIVE_WORDS = offsetof(struct nic_receive, segments) / 8, /* without its segments */
 	SEGMENT_WORDS = 2,
-	MESSAGE_WORDS = sizeof(struct nic_message) / 8,
+	MESSAGE_WORDS = offsetof(struct nic_message, data) / 8, /* without its bytes */
 	DATAGRAM_WORDS = offsetof(struct nic_datagram, data) / 8 /* without its bytes */
 };
 
@@ -108,7 +109,7 @@ struct nic_box {
 	struct nic_message messages[NIC_WINDOW];
 };
 
-_Static_assert(sizeof(struct nic_public_key) == 808 && sizeof(struct nic_box) == 37312,
+_Static_assert(sizeof(struct nic_public_key) == 808 && sizeof(struct nic_box) == 51648,
 	       "tests/safety/fuzz_nic_peers.py writes to both");
 
 /* The alignment is the layout's, not the system's page size: all of it is mapped at once. */

@@ -318,8 +318,8 @@ def test_perftest_runs(program, home):
 ])  # fmt: skip
 @pytest.mark.parametrize(
     ("options", "cqe_size"),
-    [([], "64"), (["-e"], "128"), (["-s", "3000"], "64")],
-    ids=["polls", "sleeps", "memory_that_only_its_process_writes"],
+    [([], "64"), (["-e"], "128"), (["-s", "3000"], "64"), (["-s", "203"], "64")],
+    ids=["polls", "sleeps", "memory_that_only_its_process_writes", "message_that_has_its_bytes"],
 )
 def test_pingpong_finds_the_bytes_that_were_sent(program, options, cqe_size, home, monkeypatch):
     monkeypatch.setenv("MLX5_CQE_SIZE", cqe_size)

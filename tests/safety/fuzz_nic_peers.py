@@ -27,7 +27,7 @@ LIMIT_S = 30.0  # a peer that is not ready ends an entry after 4 s; the machine 
 PATIENT = {"a receive of the peer"}  # without a time limit, as the peer's program decides
 NUMBERS = [0, 1, 3, 6, 63, 64, 65, 768, 769, 1 << 31, (1 << 32) - 1, 1 << 63, (1 << 64) - 1]
 # Offsets in a NIC's table (nic_table.h).
-KEYS, KEY_SIZE, BOXES, BOX_SIZE = 4096, 808, (4096 + 8192 * 808 + 4095) & ~4095, 37312
+KEYS, KEY_SIZE, BOXES, BOX_SIZE = 4096, 808, (4096 + 8192 * 808 + 4095) & ~4095, 51648
 
 HOSTILE = """
 import ctypes, random, sys
