@@ -22,6 +22,7 @@ import socket
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -61,12 +62,15 @@ def cores() -> list[list[str]]:
 
 @contextmanager
 def _server(command: list[str], env: dict[str, str], port: int) -> Iterator[None]:
-    silent = subprocess.DEVNULL
-    with subprocess.Popen(command, env=env, stdout=silent, stderr=silent) as server:
+    with (
+        tempfile.TemporaryFile("w+") as output,
+        subprocess.Popen(command, env=env, stdout=output, stderr=subprocess.STDOUT) as server,
+    ):
         try:
             while not _listens(port):
                 if server.poll() is not None:
-                    raise RuntimeError(f"{command} ended with {server.returncode}")
+                    output.seek(0)
+                    raise RuntimeError(f"{' '.join(command)} failed: {output.read()}")
                 time.sleep(0.01)
             yield
         finally:
