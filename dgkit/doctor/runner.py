@@ -16,8 +16,9 @@ from .collect.reader import Trace, tracing
 from .data_paths import DataPath, judge_data_paths
 from .diagnosis import Diagnosis
 from .executor import Executor, Job
+from .facts import kernel_log
 from .facts.bluefield import side
-from .finding import Finding
+from .finding import Finding, Verdict
 from .finding_order import lead, order
 from .goals import Goal
 from .machine import SIZE, Case, Machine
@@ -232,11 +233,21 @@ class _Run:
 def _run_check(check: Check, case: Case) -> _Judged:
     if case.goal in check.goals:
         with tracing() as trace:
-            results = tuple(check.findings(case))
+            results = tuple(_with_log(case.machine, one) for one in check.findings(case))
         return _Judged(tuple(_fit_remedy(case.machine, result) for result in results), trace)
     goals = ", ".join(str(goal) for goal in Goal if goal in check.goals)
     needed = f"--goal {goals}"
     return _Judged((finding.n_a(f"{case.goal} does not need it", needed=needed),), Trace())
+
+
+def _with_log(machine: Machine, result: Finding) -> Finding:
+    """Quote the kernel's log where the remedy is to search it, if it has an error there."""
+    for line in result.remedy if result.verdict >= Verdict.WARN else ():
+        if line.startswith(kernel_log.SEARCH) and (said := kernel_log.errors(machine, line)):
+            why = f"{result.why} {kernel_log.quoted(said)}".strip()
+            remedy = tuple(other for other in result.remedy if other != line)
+            return msgspec.structs.replace(result, why=why, remedy=remedy)
+    return result
 
 
 def _fit_remedy(machine: Machine, result: Finding) -> Finding:

@@ -29,9 +29,9 @@ combinations comch comes command commands comment common compat compatibility co
 completed compute computed computer concerned concurrent condition conf confidential config configs
 configuration configuring connect connected connectx consequences considerations container
 containerd containerenv containers contains content context contextlib contextmanager contexts
-control controller controllers convert copy core coreos cos count counter counting counts cpu cpuid
-cpuinfo cpulist cpunodebind cpus cqe create created css csv ctk ctypes cuda cudahostalloc cudevice
-cudeviceget cudevicegetattribute cudevicegetcount cudevicegetname cudevicegetpcibusid
+control controller controllers convert copy core coreos corrected cos count counter counting counts
+cpu cpuid cpuinfo cpulist cpunodebind cpus cqe create created css csv ctk ctypes cuda cudahostalloc
+cudevice cudeviceget cudevicegetattribute cudevicegetcount cudevicegetname cudevicegetpcibusid
 cudevicegetuuid cudeviceprimaryctxrelease cudeviceprimaryctxretain cudrivergetversion cugeterrorname
 cuinit cumemcreate cumemgethandleforaddressrange cupy curesult current cut cycle daemon data
 datacenter datapath datapathspec date datetime dealloc deb debhelper debian decode decodeerror
@@ -120,15 +120,15 @@ rstrip rtx rule ruled rules run running runs runtimeerror rxe rxq said salt same
 says sbin scandir sched scheduler scheduling scm scrypt sdk search seat second secret section
 sections secure secureboot seen select selected selector selectors self sentence sentences separate
 separated sequence serial serials server servers serves service services serving session set
-setdefault setpci setting settings settingsaccess setuid sev sha shaped shared shares shim shipped
-shlex short shortest show shown shutil side siderolabs sides sigkill signal signed signs silent
-silverblue similar simplequeue simplifying since single siw size sizes sle sleep sles slot slots
-slow slower slowest small smi smigpu smmu snap snapshot snapshots soc socket sockets soft softdoca
-software some sorted source sources space span spark spawn spec specs speed speeds split splitlines
-src srcvalid sta stable stack staged start started starts startswith stat state states static
-staticmethod status stderr stdin stdout stem stop storage store stored str stream streams strerror
-strict string strip stripped strong struct structs stuck style sub subject subjects submit submitted
-subnet subprocess substitute substituted subsys subsystem success sudo suffices sufficient
+setdefault setpci setting settings settingsaccess setuid sev severity sha shaped shared shares shim
+shipped shlex short shortest show shown shutil side siderolabs sides sigkill signal signed signs
+silent silverblue similar simplequeue simplifying since single siw size sizes sle sleep sles slot
+slots slow slower slowest small smi smigpu smmu snap snapshot snapshots soc socket sockets soft
+softdoca software some sorted source sources space span spark spawn spec specs speed speeds split
+splitlines src srcvalid sta stable stack staged start started starts startswith stat state states
+static staticmethod status stderr stdin stdout stem stop storage store stored str stream streams
+strerror strict string strip stripped strong struct structs stuck style sub subject subjects submit
+submitted subnet subprocess substitute substituted subsys subsystem success sudo suffices sufficient
 suggestion sum summary supplier support supported suppress sure surrogatepass suse sva switch
 switchdev switches symbol symbols synthetic sys sysconf sysfs system systemctl systemd systems table
 tables tag taken takes talos tap target tck tdx tee tegra tell terminal tesla test tested testing
