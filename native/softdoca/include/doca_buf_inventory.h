@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Inventories of buffers. All buffers are allocated with the inventory, so taking one costs
- * nanoseconds. Only one thread at a time may use an inventory and its buffers. Every function
+ * nanoseconds. Threads may share an inventory, and only one may use a buffer. Every function
  * returns INVALID_VALUE for an invalid inventory, map, buffer or output pointer.
  */
 #ifndef DOCA_BUF_INVENTORY_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Pools of buffers: the memory of a map in elements of one size, each with its buffer. Only one
- * thread at a time may use a pool and its buffers. Every function returns INVALID_VALUE for an
+ * Pools of buffers: the memory of a map in elements of one size, each with its buffer. Threads
+ * may share a pool, and only one at a time may use a buffer. Every function returns INVALID_VALUE for an
  * invalid pool, map or output pointer, and doca_buf_dec_refcount() returns a buffer to its pool.
  */
 #ifndef DOCA_BUF_POOL_H
