@@ -413,8 +413,8 @@ def forget(say: Say) -> None:
     """Remove what `up` has put on this side, but not the wheels."""
     for path in (saved.path(), cache() / "host.snap", cache() / "dpu.snap"):
         path.unlink(missing_ok=True)
-    for path in Path(keys.folder_path()).glob(f"{saved.BLUEFIELD}.*"):
-        path.unlink()
+    for kind in ("secret", "public"):
+        Path(keys.folder_path(), f"{saved.BLUEFIELD}.{kind}").unlink(missing_ok=True)
     say(f"here: {saved.path().name} and the key pair {saved.BLUEFIELD!r} are gone")
 
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..errors import BluefieldError
 from .console import print_json, say
 from .exit_codes import FAILED, NO_PEER, OK
 from .options import as_json, choice
@@ -163,10 +162,7 @@ def down(arm: str | None, ssh: str | None, everybody: bool, yes: bool) -> int:
 def _stored() -> dict[str, Any]:
     from ..wire import saved
 
-    try:
-        return saved.load()
-    except ValueError as error:
-        raise BluefieldError(str(error)) from None
+    return saved.load()
 
 
 @bluefield.command(short_help="Say what is set up, and whether its agent answers.")
@@ -181,7 +177,6 @@ def status(json_: bool) -> int:
     """
     from ..bluefield import card, setup
 
-    _stored()
     found = setup.status() | {"host": list(card.this_host().lines)}
     if json_:
         print_json(found)

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from ..errors import PeerLost
+from ..errors import BluefieldError, PeerLost
 from ..files import make_own_folder, read_regular, replace_file
 
 BLUEFIELD = "bluefield"  # the address, and the name of this side's key pair
@@ -25,7 +25,7 @@ def load() -> dict[str, Any]:
     """Return what `up` has stored: `arm`, `address` and more; {} if there is nothing.
 
     Raises:
-        ValueError: The file is damaged.
+        BluefieldError: The file is damaged.
     """
     try:
         found = json.loads(read_regular(path(), _MAX_BYTES))
@@ -34,7 +34,9 @@ def load() -> dict[str, Any]:
     except FileNotFoundError:
         return {}
     except (ValueError, AttributeError):
-        raise ValueError(f"{path()} is damaged: run `dgkit bluefield up` again") from None
+        raise BluefieldError(
+            f"{path()} is damaged: delete it, then run `dgkit bluefield up` again"
+        ) from None
     return dict(found)
 
 
@@ -49,6 +51,7 @@ def resolve(address: str, keys: str | None) -> tuple[str, str | None]:
 
     Raises:
         PeerLost: `dgkit bluefield up` has not been run.
+        BluefieldError: What it has stored is damaged.
     """
     if address != BLUEFIELD:
         return address, keys

@@ -16,11 +16,12 @@ import pytest
 from support.processes.ssh_server import CUT, SshServer, stub_wheels
 from support.processes.waiting import until
 
-from dgkit.bluefield import archive
+from dgkit.bluefield import archive, setup
 from dgkit.bluefield.card import HostView, view
 from dgkit.cli import main
 from dgkit.doctor.api import load_machine
 from dgkit.errors import BluefieldError
+from dgkit.wire import keys, saved
 
 MACHINES = Path(__file__).parents[2] / "notebooks/tutorials/machines"
 H200 = Path(__file__).parents[1] / "doctor/machines/h200.snap"
@@ -137,6 +138,24 @@ def test_a_report_names_nobody():
     for secret in ("alice", "10.1.2.3", "0c:42", "e42:a1ff", "my-card"):
         assert secret not in said
     assert redacted["figures"] == found["figures"]
+    for arm in ("me@bfhost7", "ssh://me@bfhost7:2222"):
+        assert "bfhost7" not in str(archive._redacted({"why": ["bfhost7: refused"]}, arm))
+
+
+def test_a_damaged_address_is_named_and_foreign_keys_stay(monkeypatch, tmp_path, capsys):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    for name in ("bluefield", "bluefield.lab"):
+        keys.make(name)
+    saved.path().write_text("[]")
+    for words in (["report", str(tmp_path / "a.zip")], ["status"], ["down", "--yes"]):
+        assert main(["bluefield", *words]) == 1
+        assert f"{saved.path()} is damaged: delete it, then" in capsys.readouterr().err
+    setup.forget(print)
+    assert [pair.name for pair in keys.listing()] == ["bluefield.lab"]
+
+
+REPORT = {"format": 1, "taken": "", "dgkit": "", "provider": "", "figures": [], "transfers": []}
 
 
 def _zip(**members):
@@ -159,6 +178,18 @@ def _zip(**members):
             report_json='{"format": 1, "figures": [{}], "transfers": []}', host_snap="", dpu_snap=""
         ),
         _zip(report_json=b"0" * 30_000_000, host_snap="", dpu_snap=""),
+        *(
+            _zip(report_json=json.dumps(REPORT | wrong), host_snap="", dpu_snap="")
+            for wrong in (
+                {"cards": 5},
+                {"why": 5},
+                {"doca": "x"},
+                {"doca": {"doca": [5], "softdoca": [5]}},
+                {"figures": [{"latency": "x", "rate": {}}]},
+                {"transfers": [{"place": "gpu", "text": "", "way": ""}]},
+            )
+        ),
+        bytes(255 if 40 < i < 60 else byte for i, byte in enumerate(_zip(report_json="{}" * 99))),
     ],
 )
 def test_show_refuses_what_is_no_report(content, tmp_path, capsys):
