@@ -105,10 +105,18 @@ void dg_mlx5_counters_open(const dg_nic *n)
 		ports = all + n->part * MAX_ADAPTERS;
 }
 
+/* Returns the adapter of a GID, which dgkit/software_adapter.py numbers. otherwise: of an address that is no
+ * adapter's; rdma_cm takes all those of the machine. */
+static uint32_t adapter_of(const uint8_t gid[16], uint32_t otherwise)
+{
+	static const uint8_t loopback[15] = {[10] = 0xff, [11] = 0xff, [12] = 127};
+	const uint32_t number = gid[15] - 1u;
+	return memcmp(gid, loopback, sizeof loopback) || number >= MAX_ADAPTERS ? otherwise : number;
+}
+
 void dg_mlx5_counters_path(uint32_t qpn, uint32_t adapter, const uint8_t far_gid[16], uint32_t mtu)
 {
-	const uint32_t far = far_gid[15] - 1u; /* 127.0.0.1 and on: dgkit/software_adapter.py */
-	paths[qp_index(qpn)] = (struct path){mtu, (uint8_t)adapter, (uint8_t)(far < MAX_ADAPTERS ? far : adapter)};
+	paths[qp_index(qpn)] = (struct path){mtu, (uint8_t)adapter, (uint8_t)adapter_of(far_gid, adapter)};
 }
 
 static void add(port p, enum counter c, uint64_t value)
@@ -127,9 +135,8 @@ static void transmit(port from, port to, uint64_t bytes, uint64_t packets)
 void dg_mlx5_count_entry(struct dg_nic_qp *qp, const struct nic_entry *e)
 {
 	const struct path *path = &paths[qp_index(qp->qpn)];
-	const uint8_t *gid = qp->nic->wqe.gid;
-	const bool is_ud = qp->c.transport == DG_NIC_UD, is_known = is_ud && gid[15] && gid[15] <= MAX_ADAPTERS;
-	port *near = &ports[path->near], *far = &ports[is_known ? gid[15] - 1u : path->far];
+	const bool is_ud = qp->c.transport == DG_NIC_UD;
+	port *near = &ports[path->near], *far = &ports[is_ud ? adapter_of(qp->nic->wqe.gid, path->far) : path->far];
 	const uint64_t bytes = e->message.opcode ? e->message.bytes : e->bytes;
 	const uint32_t mtu = path->mtu ? path->mtu : DG_NIC_MTU;
 	const uint64_t packets = bytes <= mtu ? 1 : (bytes + mtu - 1) / mtu;

@@ -404,6 +404,16 @@ def test_two_adapters_reach_each_other(program, size, packets, home):
     assert near["rx_write_requests"] == acknowledged
 
 
+def test_the_first_adapter_counts_for_all_other_addresses_of_the_machine(home):
+    program = "ib_write_bw", "-R", "-n", "50", "-s", "4096"
+    with pair(home, *program, address="127.1.0.2") as both:
+        output = both[1].communicate(timeout=60)[0]
+    assert both[1].returncode == 0, output
+    near, far = counters(home)
+    assert near["port_rcv_data"] == near["port_xmit_data"] >= 50 * 4096 // 4
+    assert not any(far.values())
+
+
 def test_info_says_what_to_install(monkeypatch, capsys):
     def load(name, *_):
         raise OSError(name)

@@ -20,11 +20,14 @@ def listens(port):
 
 
 @contextlib.contextmanager
-def pair(folder, *program, options=(), server_options=(), arguments=(), ports=("-p", "-p")):
+def pair(
+    folder, *program, options=(), server_options=(), arguments=(), ports=("-p", "-p"),
+    address="127.0.0.1",
+):  # fmt: skip
     """Start a program as server and as client, the client with options of `dgkit mlx5 run`.
 
     arguments: more of the client's. ports: the program's options for the port, of the server and of
-    the client.
+    the client. address: the server's, for the client.
     """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -38,7 +41,7 @@ def pair(folder, *program, options=(), server_options=(), arguments=(), ports=("
     with subprocess.Popen(started, **pipes) as server:
         try:
             cli.until(lambda: listens(port) or server.poll() is not None)
-            started = cli.command("mlx5", "run", *options, "--", *far, *arguments, "127.0.0.1")
+            started = cli.command("mlx5", "run", *options, "--", *far, *arguments, address)
             with subprocess.Popen(started, **pipes) as client:
                 try:
                     yield server, client
