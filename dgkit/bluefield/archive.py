@@ -73,9 +73,12 @@ def write(path: Path, progress: Callable[[str], None]) -> dict[str, Any]:
     Raises:
         BluefieldError: Nothing is set up, or the archive would be larger than 5 MB.
         FileExistsError: The file exists.
+        FileNotFoundError: Its folder does not exist.
     """
     if path.exists():
         raise FileExistsError(17, os.strerror(17), str(path))
+    if not path.parent.is_dir():  # before the measurements
+        raise FileNotFoundError(2, os.strerror(2), str(path.parent))
     stored = saved.load()
     snapshots = [cache() / name for name in _MEMBERS[1:]]
     if not stored or not all(snapshot.exists() for snapshot in snapshots):

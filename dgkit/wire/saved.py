@@ -29,7 +29,8 @@ def load() -> dict[str, Any]:
     """
     try:
         found = json.loads(read_regular(path(), _MAX_BYTES))
-        if not all(isinstance(found.get(name), str) for name in ("arm", "address")):
+        texts = all(isinstance(found.get(name), str) for name in ("arm", "address", "provider"))
+        if not texts or not isinstance(found.get("why"), list):
             raise ValueError
     except FileNotFoundError:
         return {}

@@ -147,10 +147,13 @@ def test_a_damaged_address_is_named_and_foreign_keys_stay(monkeypatch, tmp_path,
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     for name in ("bluefield", "bluefield.lab"):
         keys.make(name)
-    saved.path().write_text("[]")
-    for words in (["report", str(tmp_path / "a.zip")], ["status"], ["down", "--yes"]):
-        assert main(["bluefield", *words]) == 1
-        assert f"{saved.path()} is damaged: delete it, then" in capsys.readouterr().err
+    for text in ("[]", '{"arm": "me@there", "address": "tcp://there:1"}'):
+        saved.path().write_text(text)
+        for words in (["report", str(tmp_path / "a.zip")], ["status"], ["down", "--yes"]):
+            assert main(["bluefield", *words]) == 1
+            assert f"{saved.path()} is damaged: delete it, then" in capsys.readouterr().err
+    assert main(["bluefield", "report", str(tmp_path / "none/a.zip")]) != 0
+    assert f"{tmp_path / 'none'}: No such file" in capsys.readouterr().err
     setup.forget(print)
     assert [pair.name for pair in keys.listing()] == ["bluefield.lab"]
 
