@@ -80,7 +80,8 @@ class Arm(Closable):
             self._log, socket = folder / "log", str(folder / "ssh")
             command = shlex.split(ssh)
             self._ssh = [*command, "-S", socket, "-o", "ControlMaster=no", "-o", "LogLevel=ERROR"]
-            self._ssh += ["-o", "ProxyCommand=false"]  # never a second login
+            # never a second login; with -J, which ProxyCommand does not undo, none with a password
+            self._ssh += ["-o", "ProxyCommand=false", "-o", "BatchMode=yes"]
             options = ["ServerAliveInterval=10", "ServerAliveCountMax=3", "ConnectTimeout=20"]
             argv = [*command, "-M", "-S", socket, "-E", str(self._log), "-o", "ControlPersist=no"]
             argv += [word for option in options for word in ("-o", option)]

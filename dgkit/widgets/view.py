@@ -59,6 +59,8 @@ def _file(path: Path, session: Session | None) -> Panel:
         from .doctor import DoctorPanel
 
         return DoctorPanel([str(path)])
+    if path.exists() and not path.is_file():
+        raise ValueError(f"{path} is no regular file")
     with path.open("rb") as file:
         if file.read(len(_CAPTURE)) == _CAPTURE:
             from .packets import PacketPanel

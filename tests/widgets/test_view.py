@@ -1,5 +1,7 @@
 """view() of all kinds of things that have bytes."""
 
+import os
+
 import numpy as np
 import pytest
 from support.doca.captures import HEAD, PING, packet
@@ -67,6 +69,9 @@ def test_files_are_shown_by_what_they_are(shown, tmp_path):
         shown(text)
     with pytest.raises(FileNotFoundError):
         shown(tmp_path / "none")
+    os.mkfifo(tmp_path / "fifo")
+    with pytest.raises(ValueError, match="fifo is no regular file"):
+        shown(tmp_path / "fifo")
 
 
 def test_what_has_no_bytes_is_refused_and_one_dpu_serves_all(monkeypatch):

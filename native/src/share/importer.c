@@ -536,9 +536,12 @@ int dg_importer_vm_copy(struct dg_region_entry *remote, char *local, uint64_t ad
 		ssize_t got = vm_read(p, local, address, n);
 		if (got <= 0) {
 			char byte;
-			if (errno != ESRCH && vm_read(p, &byte, address, 1) == 1)
+			if (got < 0 && errno == ESRCH)
+				return DG_PEER_LOST;
+			got = vm_read(p, &byte, address, 1);
+			if (got == 1)
 				return DG_LOCAL_ERROR;
-			return errno == ESRCH ? DG_PEER_LOST : DG_REMOTE_ACCESS_ERROR;
+			return got < 0 && errno == ESRCH ? DG_PEER_LOST : DG_REMOTE_ACCESS_ERROR;
 		}
 		local += got, address += (uint64_t)got, n -= (uint64_t)got;
 	}
