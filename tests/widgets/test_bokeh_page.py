@@ -7,9 +7,11 @@ from support.jupyter.node import run_module
 _PAGE = """
 globalThis.window = globalThis;
 globalThis.URL = { createObjectURL: (blob) => blob.source, revokeObjectURL() {} };
-globalThis.Blob = class { constructor([source]) { this.source = source; } };
+const text = (bytes) => new TextDecoder().decode(bytes);
+globalThis.Blob = class { constructor([source]) { this.source = text(source); } };
 const ran = [];
 const run = (script) => {
+  if (!script.src) return; // a page that refuses blobs and inline scripts
   ran.push(script.src);
   if (script.src.startsWith("fails")) return script.error();
   const [name, version] = script.src.split(" ");
@@ -20,14 +22,15 @@ const run = (script) => {
 };
 globalThis.document = {
   createElement: () => ({
-    append() {}, setAttribute(name, value) { this[name] = value; },
+    dataset: {}, append() {}, setAttribute(name, value) { this[name] = value; },
     addEventListener(name, listener) { this[name] = listener; },
   }),
   head: { append: run },
 };
+const bytes = (text) => new TextEncoder().encode(text);
 const viewOf = (version, broken = false) => ({
   call: async (_name, { names }) =>
-    ({ buffers: names.map((name) => broken ? `fails ${name}` : `${name} ${version}`) }),
+    ({ buffers: names.map((name) => bytes(broken ? `fails ${name}` : `${name} ${version}`)) }),
 });
 """
 
