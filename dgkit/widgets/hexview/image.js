@@ -21,6 +21,7 @@ export class RegionImage {
   #key = "";
   #early = null;
   #on = false;
+  #clicked = false; // the fold, whose toggle event has not come yet
   constructor(view, grid) {
     this.view = view;
     this.grid = grid;
@@ -61,7 +62,7 @@ export class RegionImage {
     this.element = h(
       "details",
       { class: "dg-hex-aside dg-image", hidden: true, ontoggle: () => this.#toggled() },
-      h("summary", {}, "Image"),
+      h("summary", { onclick: () => (this.#clicked = true) }, "Image"),
       h(
         "div",
         { class: "dg-row" },
@@ -81,6 +82,7 @@ export class RegionImage {
     return this.#shown.width * this.#shown.item;
   }
   #toggled() {
+    this.#clicked = false;
     if (this.element.open !== this.#on) this.view.attempt("show_image", { on: this.element.open });
   }
   #setWidth(change) {
@@ -93,7 +95,7 @@ export class RegionImage {
   apply({ region, image, source, endian }) {
     this.element.hidden = !region;
     this.#on = Boolean(image);
-    this.element.open = this.#on;
+    if (!this.#clicked) this.element.open = this.#on;
     if (image) {
       this.dtype.value = image.dtype;
       this.palette.value = image.palette;
