@@ -53,6 +53,27 @@ enum {
 	MAX_QP_RD_ATOM = 16,
 };
 
+/* Bits of attr_mask: enum ib_qp_attr_mask of the kernel. */
+enum {
+	STATE = 1 << 0,
+	CURRENT_STATE = 1 << 1,
+	ACCESS = 1 << 3,
+	PKEY_INDEX = 1 << 4,
+	PORT = 1 << 5,
+	QKEY = 1 << 6,
+	PATH = 1 << 7, /* IB_QP_AV */
+	MTU = 1 << 8,
+	TIMEOUT = 1 << 9,
+	RETRIES = 1 << 10,
+	RNR_RETRIES = 1 << 11,
+	RQ_PSN = 1 << 12,
+	RD_ATOMIC = 1 << 13,
+	RNR_TIMER = 1 << 15,
+	SQ_PSN = 1 << 16,
+	DEST_RD_ATOMIC = 1 << 17,
+	DEST_QPN = 1 << 20
+};
+
 /* A pipe of events, whose reading end is the program's: of CQs, or asynchronous ones. users: the descriptor, and
  * CQs or a context. */
 struct channel {

@@ -19,26 +19,8 @@
 
 #include "ucma.h"
 
-/* enum ib_qp_type, bits of enum ib_qp_attr_mask, enum rdma_cm_event_type. */
+/* enum ib_qp_type, enum rdma_cm_event_type. */
 enum { TYPE_RC = 2, TYPE_UD = 4 };
-enum {
-	STATE = 1 << 0,
-	ACCESS = 1 << 3,
-	PKEY_INDEX = 1 << 4,
-	PORT = 1 << 5,
-	QKEY = 1 << 6,
-	PATH = 1 << 7,
-	MTU = 1 << 8,
-	TIMEOUT = 1 << 9,
-	RETRIES = 1 << 10,
-	RNR_RETRIES = 1 << 11,
-	RQ_PSN = 1 << 12,
-	RD_ATOMIC = 1 << 13,
-	RNR_TIMER = 1 << 15,
-	SQ_PSN = 1 << 16,
-	DEST_RD_ATOMIC = 1 << 17,
-	DEST_QPN = 1 << 20
-};
 enum {
 	ADDR_RESOLVED,
 	ADDR_ERROR,
