@@ -97,6 +97,26 @@ static inline uint64_t be64_at(const uint8_t *p)
 	return be64toh(v);
 }
 
+/* Each stores at `at`, and returns what is behind it. */
+static inline void *put_be32(void *at, uint32_t v)
+{
+	v = htobe32(v);
+	return (uint8_t *)memcpy(at, &v, sizeof v) + sizeof v;
+}
+
+static inline void *put_be64(void *at, uint64_t v)
+{
+	v = htobe64(v);
+	return (uint8_t *)memcpy(at, &v, sizeof v) + sizeof v;
+}
+
+static inline void *put_data_segment(void *at, uint64_t address, uint64_t n, uint32_t key)
+{
+	at = put_be32(at, (uint32_t)n);
+	at = put_be32(at, key);
+	return put_be64(at, address);
+}
+
 /* Returns how many basic blocks the entry that starts with this block has, at least 1. */
 static inline uint32_t wqe_blocks(const uint8_t *block)
 {

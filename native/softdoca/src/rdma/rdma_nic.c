@@ -166,46 +166,25 @@ static const uint8_t opcodes[RDMA_TYPES] = {
 	[RDMA_FETCH_ADD] = WQE_ATOMIC_FA, /* WQE_NOP, 0: of a task on a sync event */
 };
 
-static char *put32(char *at, uint32_t v)
-{
-	v = htobe32(v);
-	memcpy(at, &v, sizeof v);
-	return at + sizeof v;
-}
-
-static char *put64(char *at, uint64_t v)
-{
-	v = htobe64(v);
-	memcpy(at, &v, sizeof v);
-	return at + sizeof v;
-}
-
-static char *put_data(char *at, uint64_t address, uint64_t n, uint32_t key)
-{
-	at = put32(at, (uint32_t)n);
-	at = put32(at, key);
-	return put64(at, address);
-}
-
 static char *put_segments(char *at, const struct rdma_segments *s)
 {
 	for (uint32_t i = 0; i < s->n; i++)
-		at = put_data(at, s->part[i].at, s->part[i].n, s->part[i].key);
+		at = put_data_segment(at, s->part[i].at, s->part[i].n, s->part[i].key);
 	return at;
 }
 
 static char *put_remote(char *at, const struct rdma_task *t)
 {
 	uint32_t key;
-	at = put64(at, rdma_remote(t, &key));
-	at = put32(at, key);
-	return put32(at, 0);
+	at = put_be64(at, rdma_remote(t, &key));
+	at = put_be32(at, key);
+	return put_be32(at, 0);
 }
 
 static char *put_operands(char *at, const struct rdma_task *t)
 {
-	at = put64(at, t->operand);
-	return put64(at, t->compare);
+	at = put_be64(at, t->operand);
+	return put_be64(at, t->compare);
 }
 
 static uint32_t blocks_of(const struct rdma_task *t)
@@ -231,8 +210,8 @@ static void put_send(struct doca_rdma_connection *c, struct rdma_task *t, const 
 		at = put_operands(at, t);
 	if (!is_event(t))
 		at = put_segments(at, s);
-	put32(entry, (r->end_block & 0xffff) << 8 | opcodes[t->type]);
-	put32(entry + 4, c->qpn << 8 | (uint32_t)((at - entry) / WQE_SEGMENT));
+	put_be32(entry, (r->end_block & 0xffff) << 8 | opcodes[t->type]);
+	put_be32(entry + 4, c->qpn << 8 | (uint32_t)((at - entry) / WQE_SEGMENT));
 	entry[11] = WQE_CQE;
 	memcpy(entry + 12, &t->immediate, sizeof t->immediate);
 	t->blocks = (uint32_t)((at - entry + WQE_BLOCK - 1) / WQE_BLOCK);
@@ -248,7 +227,7 @@ static void put_receive(struct doca_rdma_connection *c, struct rdma_task *t, con
 	t->blocks = 0;
 	at = put_segments(at, s);
 	if (s->n < RDMA_LIST_MAX)
-		put_data(at, 0, 0, WQE_END_KEY);
+		put_data_segment(at, 0, 0, WQE_END_KEY);
 }
 
 static doca_error_t post(struct doca_rdma_connection *c, struct rdma_task *t, const struct rdma_segments *s)

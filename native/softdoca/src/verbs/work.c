@@ -96,27 +96,10 @@ static int check_post(const char *func, const struct doca_verbs_qp *qp, const st
 	return w->posted - atomic_load(&w->done) < entries ? 0 : ENOMEM;
 }
 
-static uint8_t *put32(uint8_t *at, uint32_t v)
-{
-	v = htobe32(v);
-	memcpy(at, &v, sizeof v);
-	return at + sizeof v;
-}
-
-static uint8_t *put64(uint8_t *at, uint64_t v)
-{
-	v = htobe64(v);
-	memcpy(at, &v, sizeof v);
-	return at + sizeof v;
-}
-
 static uint8_t *put_segments(uint8_t *at, const struct ibv_sge *s, int n)
 {
-	for (; n--; s++) {
-		at = put32(at, s->length);
-		at = put32(at, s->lkey);
-		at = put64(at, s->addr);
-	}
+	for (; n--; s++)
+		at = put_data_segment(at, s->addr, s->length, s->lkey);
 	return at;
 }
 
@@ -132,7 +115,7 @@ static uint8_t *put_inline(uint8_t *at, const struct ibv_sge *s, int n, uint32_t
 		memcpy(at + bytes, (const void *)(uintptr_t)s->addr, s->length);
 		bytes += s->length;
 	}
-	put32(header, WQE_INLINE | bytes);
+	put_be32(header, WQE_INLINE | bytes);
 	return at + (bytes + INLINE_HEADER + WQE_SEGMENT - 1) / WQE_SEGMENT * WQE_SEGMENT - INLINE_HEADER;
 }
 
@@ -155,18 +138,18 @@ static uint8_t *put_operation(uint8_t *at, const struct ibv_send_wr *wr, uint8_t
 	case WQE_SEND_IMM:
 		return at;
 	case WQE_WAIT: /* as doca_verbs_bridge_set_wait_cq_pi_wr() filled it */
-		put32(at + 8, (uint32_t)wr->wr.rdma.remote_addr);
-		put32(at + 12, wr->wr.rdma.rkey);
+		put_be32(at + 8, (uint32_t)wr->wr.rdma.remote_addr);
+		put_be32(at + 12, wr->wr.rdma.rkey);
 		return at + WQE_SEGMENT;
 	case WQE_ATOMIC_CS:
 	case WQE_ATOMIC_FA:
-		at = put64(at, wr->wr.atomic.remote_addr);
-		put32(at, wr->wr.atomic.rkey);
-		at = put64(at + 8, opcode == WQE_ATOMIC_CS ? wr->wr.atomic.swap : wr->wr.atomic.compare_add);
-		return put64(at, wr->wr.atomic.compare_add);
+		at = put_be64(at, wr->wr.atomic.remote_addr);
+		put_be32(at, wr->wr.atomic.rkey);
+		at = put_be64(at + 8, opcode == WQE_ATOMIC_CS ? wr->wr.atomic.swap : wr->wr.atomic.compare_add);
+		return put_be64(at, wr->wr.atomic.compare_add);
 	default:
-		at = put64(at, wr->wr.rdma.remote_addr);
-		put32(at, wr->wr.rdma.rkey);
+		at = put_be64(at, wr->wr.rdma.remote_addr);
+		put_be32(at, wr->wr.rdma.rkey);
 		return at + 8;
 	}
 }
@@ -196,8 +179,8 @@ static int post_send(struct doca_verbs_qp *qp, const struct ibv_send_wr *wr)
 	} else {
 		at = put_segments(at, wr->sg_list, n);
 	}
-	put32(entry, (w->posted & 0xffff) << 8 | opcode);
-	put32(entry + 4, qp->number << 8 | (uint32_t)(at - entry) / WQE_SEGMENT);
+	put_be32(entry, (w->posted & 0xffff) << 8 | opcode);
+	put_be32(entry + 4, qp->number << 8 | (uint32_t)(at - entry) / WQE_SEGMENT);
 	entry[11] = (uint8_t)((a->sq_sig_all || wr->send_flags & IBV_SEND_SIGNALED ? WQE_CQE : 0) |
 			      (wr->send_flags & IBV_SEND_FENCE ? 0x80 : 0) |
 			      (wr->send_flags & IBV_SEND_SOLICITED ? WQE_SOLICITED : 0));
