@@ -8,14 +8,17 @@ each limit, and names those that are not held here.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import os
 import shlex
 import shutil
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,6 +30,7 @@ from . import cgroup, landlock
 # "Users, Groups, UIDs and GIDs on systemd Systems".
 _FIRST_USER, _USERS = 61184, 4336
 _PROBE_S = 30.0
+_END_S = 5.0
 _PROGRAM = "import sys; sys.path[:] = sys.argv.pop().split(':')\n"
 # Arguments: seconds of CPU time, bytes of address space, bytes of a file, processes (0: any).
 _LIMITS = (
@@ -442,3 +446,30 @@ def start(limits: Limits, used: Isolation) -> tuple[socket.socket, subprocess.Po
         ours.close()
         raise
     return ours, process
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """Kill a submission's process and all processes of its namespace; return when none is left.
+
+    The first process of a namespace, its child, ends after all others. They would otherwise count
+    for the next submission, which has the same user and cgroup, and keep it from starting.
+    """
+    deadline = time.monotonic() + _END_S
+    with contextlib.suppress(OSError):  # it has ended, or a kernel without CONFIG_PROC_CHILDREN
+        for pid in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split():
+            os.kill(int(pid), signal.SIGKILL)
+            while process_stat(Path(f"/proc/{pid}/stat"))[0] not in "XZ":
+                if time.monotonic() > deadline:
+                    break
+                time.sleep(0.001)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait(_END_S)
+
+
+def process_stat(path: Path) -> list[str]:
+    """Return the fields after the name, of a process or thread: its state, its parent, ..."""
+    try:
+        return path.read_text(errors="replace").rpartition(")")[2].split()
+    except OSError:  # it has ended
+        return ["X", "0"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 import socket
 import subprocess
@@ -17,7 +16,7 @@ from ..unique import Closable
 from ..units import printable
 from . import codec, harness, sandbox
 
-_END_S = 5.0
+_STATUS_S = 2.0  # between the end of its connection and that of its process
 _NONE = sandbox.Isolation("", note="functions of this process")
 _HANGS = 2  # number of time-outs after which no more calls are made
 
@@ -255,19 +254,32 @@ class Submission(Closable):
         return SubmissionFailed(f"{what} did not return within {self.limits.time_s:g} s")
 
     def _ended(self, what: str) -> SubmissionFailed:
+        status = None
+        if self._process:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                status = self._process.wait(_STATUS_S)
         self.close()
-        return SubmissionFailed(f"{what} ended its process")
+        return SubmissionFailed(f"{what} ended its process{_described(status)}")
 
     def close(self) -> None:
-        """Kill its process group. Idempotent."""
+        """Kill all of its processes. Idempotent."""
         if self._sock:
             self._sock.close()
         if self._process:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait(_END_S)
+            sandbox.end(self._process)
         self._sock = self._process = None
         self.busy = False
+
+
+def _described(status: int | None) -> str:
+    """Describe how a process ended: a signal also if a shell or bubblewrap reports it as 128+N."""
+    if status is None:
+        return ""
+    number = -status if status < 0 else status - 128
+    try:
+        return f" ({signal.Signals(number).name})"
+    except ValueError:
+        return f" (exit status {status})"
 
 
 class RemoteFunction:

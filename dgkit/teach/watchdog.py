@@ -117,15 +117,7 @@ def _watch(process: subprocess.Popen[bytes], deadline: float, time_s: float) -> 
 def _states(pid: int) -> Iterator[str]:
     """Return the state of each thread of a process."""
     for path in Path(f"/proc/{pid}/task").glob("*/stat"):
-        yield _stat(path)[0]
-
-
-def _stat(path: Path) -> list[str]:
-    """Return the fields after the name, of a process or thread: its state, its parent, ..."""
-    try:
-        return path.read_text(errors="replace").rpartition(")")[2].split()
-    except OSError:  # it has ended
-        return ["X", "0"]
+        yield sandbox.process_stat(path)[0]
 
 
 def end_below(pid: int) -> None:
@@ -142,7 +134,9 @@ def end_below(pid: int) -> None:
 
 def _below(pid: int) -> list[int]:
     """Return the running descendants of a process."""
-    stats = {int(each.name): _stat(each / "stat") for each in Path("/proc").glob("[0-9]*")}
+    stats = {
+        int(each.name): sandbox.process_stat(each / "stat") for each in Path("/proc").glob("[0-9]*")
+    }
     found, new = set[int](), {pid}
     while new:
         found |= new

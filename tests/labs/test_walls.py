@@ -3,6 +3,7 @@
 import errno
 import os
 import shutil
+import signal
 import socket
 import subprocess
 from dataclasses import replace
@@ -34,6 +35,17 @@ def start(count):
     for child in children:
         os.kill(child, signal.SIGKILL)
     return len(children)
+
+def leave(count):
+    '''Start processes that go on.'''
+    for _ in range(count):
+        if not os.fork():
+            signal.pause()
+
+def end(number):
+    if number:
+        os.kill(os.getpid(), number)
+    os._exit(3)
 
 def survivors(count, size):
     '''Start processes that each touch memory and end; return the number that succeeded.'''
@@ -159,6 +171,23 @@ def test_a_submission_starts_no_more_processes_than_its_limit(isolation):
     assert isolation.in_cgroup or isolation.counts_processes
     with _submission(isolation) as submission:
         assert 32 < submission.function("start")(300) < sandbox.Limits().processes
+
+
+def test_no_process_of_a_submission_counts_for_the_next_one(isolation):
+    if isolation.method == "Landlock":  # no namespace of processes; a test ends all (watchdog.py)
+        return
+    marker = b"\x004320\x00"  # its limit of CPU time, an argument
+    with _submission(isolation, cpu_s=4320) as submission:
+        submission.function("leave")(100)
+        assert sum(marker in line for line in _command_lines()) > 100
+    assert not any(marker in line for line in _command_lines())
+
+
+def test_an_ended_process_is_reported_with_its_status_or_signal(isolation):
+    with _submission(isolation) as submission:
+        for how, said in ((0, "exit status 3"), (signal.SIGKILL, "SIGKILL")):
+            with pytest.raises(SubmissionFailed, match=rf"^end ended its process \({said}\)$"):
+                submission.function("end")(how)
 
 
 def test_what_a_submission_writes_is_limited_and_gone_with_it(isolation):
