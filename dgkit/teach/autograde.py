@@ -225,7 +225,7 @@ def _restore(
 
 
 def _visible(source: str) -> str:
-    """Return the source of a test cell without its hidden part, as students get it."""
+    """Return the source of a test cell without its hidden tests, as students get it."""
     hidden = re.compile(r"### BEGIN HIDDEN TESTS.*?### END HIDDEN TESTS\n?", re.DOTALL)
     return hidden.sub("", source).strip()
 
@@ -256,6 +256,8 @@ class Grader(NbGraderPreprocessor):  # type: ignore[misc]
                 "bubblewrap, or set c.Grader.allow_not_isolated and trust them"
             )
         seed = course.read_seed(folder)
+        if isolation.missing or not isolation.method:
+            self.log.warning("%s of %s: %s", where["assignment"], where["student"], isolation)
         with Gradebook(where["db_url"]) as gradebook:
             self._grade(nb, where, gradebook, seed, isolation)
         return nb, resources
@@ -290,7 +292,7 @@ class Grader(NbGraderPreprocessor):  # type: ignore[misc]
             gradebook.find_grade(*names).extra_credit = self._bonus(made.ratio)
         for cell in nb.cells:
             if cell.metadata.get("nbgrader", {}).get("locked"):
-                cell.source = own(cell.source)  # in the feedback, as the student had it
+                cell.source = own(_visible(cell.source))  # in the feedback, as the student had it
         gradebook.db.commit()
         nb.metadata["dgkit"] = {"isolation": str(isolation), "ratios": ratios, "notes": notes}
 

@@ -23,13 +23,11 @@ class Grade:
         cases: The cases that were tested.
         failure: Reason why nothing was tested; empty otherwise.
         ratio: Ratio of the bonus, if the test is for a bonus.
-        isolation: How the submission was isolated.
         notes: What else decided about the points.
     """
 
     test: Test
     share: float
-    isolation: sandbox.Isolation
     cases: Sequence[verdict.Case] = field(default=())
     failure: str = ""
     ratio: float | None = None
@@ -63,7 +61,7 @@ class Grade:
     @property
     def feedback(self) -> str:
         """Lines for the student."""
-        lines = [f"{self.points:g} of {self.test.points:g} points ({self.isolation})"]
+        lines = [f"{self.points:g} of {self.test.points:g} points"]
         if self.failure:
             lines.append(f"WRONG  {self.failure}")
         lines += map(verdict.Case.heading if self.test.hidden else str, self.cases)
@@ -154,10 +152,10 @@ def grade(
     except Unsupported:  # this machine cannot run the test, which is not the submission's fault
         raise
     except SubmissionFailed as exc:
-        return Grade(test, 0.0, isolation, failure=str(exc))
+        return Grade(test, 0.0, failure=str(exc))
     except Exception as exc:  # the test did not anticipate this answer
-        return Grade(test, 0.0, isolation, failure=f"the test ended: {type(exc).__name__}: {exc}")
-    return Grade(test, found.share, isolation, found.cases, ratio=found.ratio)
+        return Grade(test, 0.0, failure=f"the test ended: {type(exc).__name__}: {exc}")
+    return Grade(test, found.share, found.cases, ratio=found.ratio)
 
 
 def free_names(source: str) -> set[str]:

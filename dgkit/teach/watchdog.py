@@ -69,10 +69,10 @@ class Watchdog(Closable):
             process.stdin.flush()
         why = _watch(process, deadline, limits.test_s)
         if not why and (line := process.stdout.readline()):
-            return _grade(read_json(line), test, isolation)
+            return _grade(read_json(line), test)
         self.close()
         why = why or "the grader's process ended"
-        return grader.Grade(test, 0.0, isolation, failure=f"the test was ended: {why}")
+        return grader.Grade(test, 0.0, failure=f"the test was ended: {why}")
 
     def close(self) -> None:
         """End the grader, and all processes that it started. Idempotent."""
@@ -90,7 +90,7 @@ def _start() -> subprocess.Popen[bytes]:
     )
 
 
-def _grade(answer: Any, test: Test, isolation: sandbox.Isolation) -> grader.Grade:
+def _grade(answer: Any, test: Test) -> grader.Grade:
     """Return the grade that the grader's process has sent."""
     if "unsupported" in answer:
         raise Unsupported(answer["unsupported"])
@@ -98,7 +98,7 @@ def _grade(answer: Any, test: Test, isolation: sandbox.Isolation) -> grader.Grad
         verdict.Case(**case | {"concept": concepts.Concept(**case["concept"])})
         for case in answer.pop("cases")
     ]
-    return grader.Grade(test, isolation=isolation, cases=cases, **answer)
+    return grader.Grade(test, cases=cases, **answer)
 
 
 def _watch(process: subprocess.Popen[bytes], deadline: float, time_s: float) -> str:

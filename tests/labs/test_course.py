@@ -243,6 +243,13 @@ def test_nbgrader_grades_without_running_the_submission_in_its_process(released,
     assert capsys.readouterr().out == "  121.00  best\n"
     told = (released / "feedback/none/lab1/find_the_bytes.html").read_text()
     assert "read_header raised NotImplementedError" in told
+    assert "HIDDEN" not in told
+    assert "check_refused" not in told, "a hidden test's source"
+    assert "isolated" not in told, "how the grader's machine isolates, and what it lacks"
+    log = (released / "log").read_text()
+    isolation = graded["metadata"]["dgkit"]["isolation"]
+    complete = re.fullmatch(r"isolated: [\w ]+", isolation)
+    assert log.count(isolation) == (0 if complete else len(work)), "the instructor is told"
 
 
 def remove_tests(path: Path, name: str) -> None:

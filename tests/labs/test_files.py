@@ -324,9 +324,7 @@ def test_the_board_of_a_lab_does_not_control_the_terminal(tmp_path, capsys):
 
 def test_feedback_is_text_that_a_file_can_have():
     test = student_notebook.Test("t", "", 1.0)
-    made = grader.Grade(
-        test, 0.0, sandbox.Isolation("", note="a test"), failure="an error with \ud800"
-    )
+    made = grader.Grade(test, 0.0, failure="an error with \ud800")
     (stream, _) = autograde._outputs(made, ["a note with \udfff"])
     assert stream.text.encode()
     assert r"\ud800" in stream.text

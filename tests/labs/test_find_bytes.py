@@ -194,10 +194,10 @@ for path in found:
 
 
 @pytest.mark.cheat
-def test_a_search_for_the_solution_finds_nothing_or_the_grade_says_not_isolated():
+def test_a_search_for_the_solution_finds_nothing_or_the_grader_says_not_isolated():
     made = score(LAB, {"read_header": SEARCH}, "test_header")
     if made.isolation.method:
         assert made.total == 0.0
         assert "define no 'read_header'" in made.feedback["test_header"]
     else:
-        assert "not isolated" in made.feedback["test_header"]
+        assert "not isolated" in str(made.isolation)

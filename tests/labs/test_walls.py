@@ -322,7 +322,7 @@ def _command_lines():
             continue
 
 
-def test_a_grade_names_the_limits_that_do_not_hold(monkeypatch):
+def test_an_isolation_names_the_limits_that_do_not_hold(monkeypatch):
     def none(*_):
         raise cgroup.NoCgroup("no cgroup here")
 

@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from support import teaching
 
-from dgkit.teach import grader, sandbox, student_notebook, verdict
+from dgkit.teach import grader, student_notebook, verdict
 
 
 class Wrong(NamedTuple):
@@ -185,8 +185,7 @@ def grade(lab: str, cells: Mapping[str, str], seed: str, *only: str) -> dict[str
     def run(cells: Any, test: student_notebook.Test, **_: Any) -> grader.Grade:
         with verdict.grading(seed) as found:
             exec(test.source, dict(names))
-        isolation = sandbox.Isolation("", note="functions of this process")
-        return grader.Grade(test, found.share, isolation, found.cases, ratio=found.ratio)
+        return grader.Grade(test, found.share, found.cases, ratio=found.ratio)
 
     tests = [test for name, test in teaching.tests(lab).items() if not only or name in only]
     grades = grader.grade_lab([], tests, seed=seed, isolation=None, run=run)  # type: ignore[arg-type]
