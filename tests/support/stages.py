@@ -285,9 +285,5 @@ def table(results: Iterable[Result], total: float) -> str:
 
 def markdown(results: Iterable[Result]) -> str:
     """Return the results as rows of the table of stages in .github/CONTRIBUTING.md."""
-    lines = (
-        f"| `{each.name}` | {each.seconds:.0f} | {each.cpu_s:.0f} "
-        f"| {each.stage.help}{each.stage.when} |\n"
-        for each in results
-    )
+    lines = (f"| `{each.name}` | {each.seconds:.0f} | {each.cpu_s:.0f} |\n" for each in results)
     return "".join(lines)
