@@ -2,9 +2,8 @@
 
 A header says which functions there are, and, in the comment above them, which are refused:
 "Returns NOT_SUPPORTED.", or "Return BAD_STATE: the reason." for all declarations up to the next
-comment. The notes, and that a value is accepted without effect, are remarks in the table itself:
-they are kept when it is generated again, function by function. A function that works, and of which
-there is nothing to note, has no row.
+comment. All other notes are remarks in the table itself: they are kept when it is generated again,
+function by function. A function of which there is nothing to note has no row.
 """
 
 import re
@@ -18,30 +17,15 @@ _OF_RELEASES = re.compile(
     r"^#define DOCA_OF_(\w+) SOFTDOCA_(TO|FROM)_(\w+)(?: /\* (.*) \*/)?$", re.M
 )
 _FORMS = re.compile(r"^/\* (.*?) \*/\n#define DOCA_FORM_", re.M)
-HEAD = "| header | function | status | notes |\n|---|---|---|---|"
-_ROW = re.compile(
-    r"^\|(?: `[\w.]+` \|)? `(doca_\w+(?:\{[\w, ]*\})?)` \| (\w+) \| ?(.*?) ?\|$", re.M
-)
+HEAD = "| function | note |\n|---|---|"
+_ROW = re.compile(r"^\| `(doca_\w+(?:\{[\w, ]*\})?)` \| (.*?) \|$", re.M)
 _DECLARED = re.compile(
     r"/\*(?P<comment>.*?)\*/|^DOCA_(?:STABLE|EXPERIMENTAL)\s+[^;()]*?\b(?P<name>doca_\w+)\(",
     re.S | re.M,
 )
 _REFUSED = re.compile(r"(Returns?) (NOT_SUPPORTED|BAD_STATE)(?:: ([^.]+)\.|\.|, as ([^.]+)\.)")
-_STATUS = {"yes": "works", "no": "refuses"}  # of rows that were written by hand
+_CODE = re.compile(r"(NOT_SUPPORTED|BAD_STATE)(:|$)")  # of a function that is refused
 _MOST_NAMES = 12  # of one row
-
-# What NVIDIA's reference and guides name, and no header of softdoca declares. A function that is
-# implemented leaves the table by itself.
-ABSENT = {
-    "doca_graph.h": ["doca_graph"],
-    "doca_gpunetio_dev_buf.cuh": ["doca_gpu_dev_buf_get_addr", "doca_gpu_dev_buf_get_buf"],
-    "doca_gpunetio_dev_dma.cuh": ["doca_gpu_dev_dma_memcpy", "doca_gpu_dev_dma_commit"],
-    "doca_gpunetio_dev_comch.cuh": ["doca_gpunetio_dev_comch"],
-    "doca_rdma.h": ["doca_rdma"],
-    "doca_eth_rxq.h": ["doca_eth_rxq"],
-    "doca_eth_txq.h": ["doca_eth_txq"],
-    "doca_flow.h": ["doca_flow"],
-}  # fmt: skip
 
 
 class Row(NamedTuple):
@@ -49,16 +33,14 @@ class Row(NamedTuple):
 
     header: str
     name: str
-    status: str
-    notes: str
+    note: str
 
 
 def generate(readme: str, include: Path) -> str:
     """Return the README with the table of these headers."""
     before, _, rest = readme.partition(BEGIN)
     table, _, after = rest.partition(END)
-    rows = [row for row in rows_of(table, include) if row[2:] != ("works", "")]
-    rows += absent(include)
+    rows = [row for row in rows_of(table, include) if row.note]
     return before + BEGIN + "\n".join([HEAD, *map(_line, _grouped(rows))]) + END + after
 
 
@@ -78,9 +60,9 @@ def releases(readme: str, header: str) -> str:
 
 def rows_of(table: str, include: Path) -> list[Row]:
     """Return a row for each function of the headers, with the remarks of a table."""
-    kept = {name: rest for names, *rest in _ROW.findall(table) for name in _expanded(names)}
+    kept = {name: note for names, note in _ROW.findall(table) for name in _expanded(names)}
     return [
-        Row(header, name, *_remarks(refused, kept.get(name)))
+        Row(header, name, refused or _remark(kept.get(name, "")))
         for header, name, refused in declared(include)
     ]
 
@@ -108,25 +90,9 @@ def _refusal(comment: str, is_first: bool) -> str:
     return f"{refused[2]}: {reason}" if reason else refused[2]
 
 
-def absent(include: Path) -> list[Row]:
-    """Return the rows of what no header declares."""
-    texts = " ".join(path.read_text("utf-8") for path in include.glob("*.*h"))
-    return [
-        Row(header, name, "absent", "all of it" if header.startswith(f"{name}.") else "")
-        for header, names in ABSENT.items()
-        for name in names
-        if not re.search(rf"\b{name}\(", texts) and not (include / header).exists()
-    ]
-
-
-def _remarks(refused: str, kept: list[str] | None) -> tuple[str, str]:
-    status, notes = kept or ("works", "")
-    status = _STATUS.get(status, status)
-    if refused:
-        return "refuses", refused
-    if status == "refuses":  # until the header changed
-        return "works", ""
-    return status, notes
+def _remark(note: str) -> str:
+    """Return a note of the table, unless it is of a refusal that the header no longer has."""
+    return "" if _CODE.match(note) else note
 
 
 def _expanded(names: str) -> list[str]:
@@ -136,14 +102,16 @@ def _expanded(names: str) -> list[str]:
 
 def _grouped(rows: list[Row]) -> list[Row]:
     """Join functions of a header with the same remarks to a row: doca_x_{a, b}."""
-    groups: dict[tuple[str, ...], list[list[str]]] = {}
-    for header, name, *rest in rows:
-        parts = groups.setdefault((header, *rest), [[]])
+    groups: dict[tuple[str, str], list[list[str]]] = {}
+    for header, name, note in rows:
+        parts = groups.setdefault((header, note), [[]])
         if len(parts[-1]) == _MOST_NAMES:
             parts.append([])
         parts[-1].append(name)
     return [
-        Row(key[0], _joined(names), *key[1:]) for key, parts in groups.items() for names in parts
+        Row(header, _joined(names), note)
+        for (header, note), parts in groups.items()
+        for names in parts
     ]
 
 
@@ -157,6 +125,4 @@ def _joined(names: list[str]) -> str:
 
 
 def _line(row: Row) -> str:
-    header, name, *rest = row
-    cells = " | ".join(["", f"`{header}`", f"`{name}`", *rest]).strip()
-    return re.sub(r"\|  (?=\|)", "| ", f"{cells} |")
+    return f"| `{row.name}` | {row.note} |"
