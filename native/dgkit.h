@@ -686,8 +686,16 @@ enum dg_nic_state {
 	DG_NIC_ERROR = 6
 };
 /* What queue pairs do for each other. RC, UC: reliable and unreliable connections. UD: datagrams, each with an
- * address of its own, of at most DG_NIC_MTU bytes; between NICs only if they are parts of one adapter. */
-enum dg_nic_transport { DG_NIC_RC = 0, DG_NIC_UC = 1, DG_NIC_UD = 2 };
+ * address of its own, of at most DG_NIC_MTU bytes; between NICs only if they are parts of one adapter. XRC: as RC,
+ * from a queue pair that only sends to one that only receives; each entry names the shared receive queue of its
+ * receive, whose protection domain it also accesses. */
+enum dg_nic_transport {
+	DG_NIC_RC = 0,
+	DG_NIC_UC = 1,
+	DG_NIC_UD = 2,
+	DG_NIC_XRC_SEND = 3,
+	DG_NIC_XRC_RECEIVE = 4
+};
 enum { DG_NIC_MTU = 4096, DG_NIC_GRH = 40 };
 enum dg_nic_access {
 	DG_NIC_LOCAL_WRITE = 1,
@@ -744,12 +752,15 @@ typedef struct dg_nic_async_event {
 
 /* A shared receive queue (SRQ) in mlx5's format. ring: `entries` (a power of two, up to DG_NIC_ENTRIES_MAX)
  * of 16 * (1 + sges) bytes: the index of the next entry in bytes 2 and 3, big-endian, then the data
- * segments. The first receive is in entry 0. record: a big-endian word, the count of receives. */
+ * segments. The first receive is in entry 0. record: a big-endian word, the count of receives. cq: NULL, or where the
+ * receives are completed, with this user_index, of a queue for XRC. number: by which the senders of its XRC domain name it,
+ * of 24 bits, not 0. */
 typedef struct dg_nic_srq_config {
 	void *ring;
 	uint32_t entries, sges;
 	uint32_t *record;
-	uint32_t pd;
+	uint32_t pd, number, domain, user_index;
+	dg_nic_cq *cq;
 	int32_t async_fd;
 	uint64_t event;
 } dg_nic_srq_config;
@@ -766,7 +777,7 @@ typedef struct dg_nic_srq_config {
  * message takes the next receive of the ring, whichever queue pair it arrives at. srq: NULL, or a shared
  * receive queue of the same protection domain, in the same way, but with a CQ of this one's own. user_index:
  * 24 bits, for the user index of its CQEs. transport: enum dg_nic_transport. A receive of a datagram has
- * DG_NIC_GRH bytes in front, where the header of its packet is. */
+ * DG_NIC_GRH bytes in front, where the header of its packet is. domain: of an XRC_RECEIVE, which has no CQs. */
 typedef struct dg_nic_qp_config {
 	void *send_ring, *receive_ring;
 	uint32_t send_entries, receive_entries, receive_sges, doorbell_mode;
@@ -776,7 +787,7 @@ typedef struct dg_nic_qp_config {
 	uint32_t pd, inline_receive, own_rights, user_index;
 	dg_nic_qp *receives_of;
 	dg_nic_srq *srq;
-	uint32_t transport;
+	uint32_t transport, domain;
 	int32_t async_fd;
 	uint64_t event;
 } dg_nic_qp_config;
@@ -849,7 +860,7 @@ int dg_nic_srq_open(dg_nic *n, const dg_nic_srq_config *cfg, dg_nic_srq **out);
 int dg_nic_srq_set_limit(dg_nic_srq *s, uint32_t limit);
 /* Returns the number that was asked for; 0 after its event. */
 uint32_t dg_nic_srq_limit(dg_nic_srq *s);
-/* Frees the queue. Errors: EBUSY while a queue pair uses it. */
+/* Frees the queue. Errors: EBUSY while a queue pair uses it; one for XRC is no longer found. */
 int dg_nic_srq_close(dg_nic_srq *s);
 /* Opens a queue pair in the state RESET. */
 int dg_nic_qp_open(dg_nic *n, const dg_nic_qp_config *cfg, dg_nic_qp **out);

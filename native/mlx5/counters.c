@@ -132,6 +132,11 @@ static void transmit(port from, port to, uint64_t bytes, uint64_t packets)
 	add(to, RCV_PACKETS, packets);
 }
 
+static bool is_reliable(const struct dg_nic_qp *qp)
+{
+	return qp->c.transport != DG_NIC_UC && qp->c.transport != DG_NIC_UD;
+}
+
 void dg_mlx5_count_entry(struct dg_nic_qp *qp, const struct nic_entry *e)
 {
 	const struct path *path = &paths[qp_index(qp->qpn)];
@@ -148,7 +153,7 @@ void dg_mlx5_count_entry(struct dg_nic_qp *qp, const struct nic_entry *e)
 	case WQE_SEND:
 	case WQE_SEND_IMM:
 		transmit(*near, *far, bytes, packets);
-		if (qp->c.transport == DG_NIC_RC)
+		if (is_reliable(qp))
 			transmit(*far, *near, 0, 1); /* the acknowledgement */
 		break;
 	case WQE_READ:
@@ -193,7 +198,7 @@ void dg_mlx5_count_not_ready(struct dg_nic_qp *qp)
 {
 	const struct path *path = &paths[qp_index(qp->qpn)];
 	add(ports[path->far], NO_RECEIVES, 1);
-	if (qp->c.transport == DG_NIC_RC)
+	if (is_reliable(qp))
 		add(ports[path->near], RNR_NAKS, 1);
 }
 

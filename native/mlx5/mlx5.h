@@ -14,7 +14,7 @@
  *	ucma.c            the same on /dev/infiniband/rdma_cm: connections by addresses (ucma.h)
  *	uverbs_context.c  commands about the device, the port, a context
  *	uverbs_qp.c       commands about queue pairs
- *	uverbs_srq.c      commands about shared receive queues
+ *	uverbs_srq.c      commands about shared receive queues and XRC domains
  *	uverbs_object.c   handles; commands about protection domains, memory regions, CQs
  *	pages.c           registered memory: checks; pages shared with the adapter's other processes
  *	observer.c        what the NIC does, for the three below; faults by rule: `dgkit mlx5 run --fault`, `--trace`
@@ -46,6 +46,7 @@ enum {
 	MAX_OBJECTS = 32768,
 	MAX_CQS = 8192,
 	MAX_PDS = 8192,
+	MAX_XRCDS = 1024,
 	MAX_SRQS = 1024,
 	MAX_AHS = 8192,
 	MAX_SGES = 30, /* of a send queue: as ConnectX adapters have */
@@ -91,7 +92,7 @@ struct context {
 	struct channel *async;
 };
 
-enum kind { KIND_NONE, KIND_PD, KIND_AH, KIND_MR, KIND_CQ, KIND_SRQ, KIND_QP };
+enum kind { KIND_NONE, KIND_PD, KIND_XRCD, KIND_AH, KIND_MR, KIND_CQ, KIND_SRQ, KIND_QP };
 
 /* What a handle of the program names. users: objects that depend on it. event: what the NIC writes as its name, with
  * a count, which tells its events from those of an earlier one; user_handle: what the program reads instead. */
@@ -124,13 +125,25 @@ struct cq {
 	uint32_t reported, entry_size;
 };
 
+/* number: of the domain, which contexts that open it by the same file share; dev, ino: of the file, or 0. */
+struct xrcd {
+	struct object o;
+	uint32_t number;
+	dev_t dev;
+	ino_t ino;
+};
+
+/* xrcd, cq: of a queue for XRC. */
 struct srq {
 	struct object o;
 	struct object *pd;
+	struct xrcd *xrcd;
+	struct cq *cq;
 	dg_nic_srq *nic_srq;
 	uint32_t max_wr, max_sge;
 };
 
+/* pd: of an XRC_RECV, its XRC domain; it has no CQs. */
 struct qp {
 	struct object o;
 	struct object *pd;
@@ -199,7 +212,10 @@ int dg_mlx5_query_qp(struct call *c);
 int dg_mlx5_destroy_qp(struct call *c);
 
 /* uverbs_srq.c */
+int dg_mlx5_open_xrcd(struct call *c);
+int dg_mlx5_close_xrcd(struct call *c);
 int dg_mlx5_create_srq(struct call *c);
+int dg_mlx5_create_xsrq(struct call *c);
 int dg_mlx5_modify_srq(struct call *c);
 int dg_mlx5_query_srq(struct call *c);
 int dg_mlx5_destroy_srq(struct call *c);
@@ -207,7 +223,7 @@ int dg_mlx5_destroy_srq(struct call *c);
 /* uverbs_object.c */
 /* Gives an object a handle. Returns 0 or a negative errno. */
 int dg_mlx5_add(struct context *x, struct object *o, enum kind kind);
-/* Returns the object with this handle, or NULL. */
+/* Returns the object with this handle, or NULL. x: NULL for one of any context. */
 void *dg_mlx5_find(const struct context *x, uint32_t handle, enum kind kind);
 /* Takes back the handle, and frees the object. */
 void dg_mlx5_remove(struct object *o);

@@ -10,7 +10,7 @@
 /* As in the sysfs tree of dgkit/software_adapter.py. */
 #define NODE_GUID 0x0200000000000001ull
 enum { VENDOR = 0x02c9, CONNECTX_7 = 0x1021, PORT_ACTIVE = 4, MTU_4096 = 5, LINK_UP = 5, WIDTH_4X = 2,
-       SPEED_NDR = 128, ETHERNET = 2, IP_BASED_GIDS = 1 << 26 };
+       SPEED_NDR = 128, ETHERNET = 2, IP_BASED_GIDS = 1 << 26, XRC = 1 << 20 };
 
 static dg_device *device;
 static dg_nic *nic;
@@ -112,6 +112,7 @@ static void describe(const struct context *x, struct ib_uverbs_query_device_resp
 		.vendor_part_id = CONNECTX_7,
 		.max_qp = DG_NIC_QPS,
 		.max_qp_wr = DG_NIC_ENTRIES_MAX,
+		.device_cap_flags = XRC,
 		.max_sge = MAX_SGES,
 		.max_sge_rd = MAX_SGES,
 		.max_cq = MAX_CQS,

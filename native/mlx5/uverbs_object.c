@@ -16,6 +16,7 @@ static uint32_t last, counts[KIND_QP + 1];
 int dg_mlx5_add(struct context *x, struct object *o, enum kind kind)
 {
 	static const uint32_t most[] = {[KIND_PD] = MAX_PDS,
+					[KIND_XRCD] = MAX_XRCDS,
 					[KIND_AH] = MAX_AHS,
 					[KIND_MR] = DG_NIC_KEYS,
 					[KIND_CQ] = MAX_CQS,
@@ -39,7 +40,7 @@ int dg_mlx5_add(struct context *x, struct object *o, enum kind kind)
 void *dg_mlx5_find(const struct context *x, uint32_t handle, enum kind kind)
 {
 	struct object *o = handle < MAX_OBJECTS ? objects[handle] : NULL;
-	return o && o->kind == kind && o->context == x ? o : NULL;
+	return o && o->kind == kind && (!x || o->context == x) ? o : NULL;
 }
 
 void dg_mlx5_remove(struct object *o)
@@ -89,8 +90,10 @@ static int destroy_qp(struct qp *q)
 	if (rc)
 		return rc;
 	q->pd->users--;
-	q->send_cq->o.users--;
-	q->receive_cq->o.users--;
+	if (q->send_cq)
+		q->send_cq->o.users--;
+	if (q->receive_cq)
+		q->receive_cq->o.users--;
 	if (q->srq)
 		q->srq->o.users--;
 	return 0;
@@ -99,9 +102,14 @@ static int destroy_qp(struct qp *q)
 static int destroy_srq(struct srq *s)
 {
 	const int rc = dg_nic_srq_close(s->nic_srq);
-	if (!rc)
-		s->pd->users--;
-	return rc;
+	if (rc)
+		return rc;
+	s->pd->users--;
+	if (s->xrcd) {
+		s->xrcd->o.users--;
+		s->cq->o.users--;
+	}
+	return 0;
 }
 
 int dg_mlx5_destroy(struct object *o)

@@ -19,6 +19,14 @@ static const uint32_t known[] = {
 	[DG_NIC_RC] = KNOWN & ~QKEY,
 	[DG_NIC_UC] = STATE | CURRENT_STATE | ACCESS | PKEY_INDEX | PORT | PATH | MTU | RQ_PSN | SQ_PSN | DEST_QPN,
 	[DG_NIC_UD] = STATE | CURRENT_STATE | PKEY_INDEX | PORT | QKEY | SQ_PSN,
+	[DG_NIC_XRC_SEND] = KNOWN & ~(QKEY | DEST_RD_ATOMIC | RNR_TIMER),
+	[DG_NIC_XRC_RECEIVE] = KNOWN & ~(QKEY | RETRIES | RNR_RETRIES | RD_ATOMIC),
+};
+
+/* What programs give to either side of XRC, and the kernel drops. */
+static const uint32_t ignored[] = {
+	[DG_NIC_XRC_SEND] = DEST_RD_ATOMIC | RNR_TIMER,
+	[DG_NIC_XRC_RECEIVE] = RETRIES | RNR_RETRIES | RD_ATOMIC,
 };
 
 /* What it needs, if it may have it, when it goes to a state. */
@@ -39,9 +47,10 @@ static uint32_t access_of(uint32_t flags)
 	       (flags & IB_UVERBS_ACCESS_REMOTE_ATOMIC ? DG_NIC_REMOTE_ATOMIC : 0u);
 }
 
-/* libmlx5's buffer: the receive ring, then the send ring. */
+/* libmlx5's buffer: the receive ring, then the send ring. It has the former also for XRC, which does not use it. */
 static int open_qp(struct qp *q, const struct mlx5_ib_create_qp *d)
 {
+	const uint32_t receive_entries = q->receive_cq ? d->rq_wqe_count : 0;
 	uint8_t *buffer = (uint8_t *)(uintptr_t)d->buf_addr;
 	const uint64_t receives = d->rq_wqe_shift < 32 ? (uint64_t)d->rq_wqe_count << d->rq_wqe_shift : 0;
 	if (d->rq_wqe_count && (q->srq || d->rq_wqe_shift < 4 || d->rq_wqe_shift > 16))
@@ -53,13 +62,14 @@ static int open_qp(struct qp *q, const struct mlx5_ib_create_qp *d)
 		.send_ring = d->sq_wqe_count ? buffer + receives : no_entries,
 		.send_entries = d->sq_wqe_count ? d->sq_wqe_count : 1,
 		.receive_ring = buffer,
-		.receive_entries = d->rq_wqe_count,
-		.receive_sges = d->rq_wqe_count ? 1u << (d->rq_wqe_shift - 4) : 0,
+		.receive_entries = receive_entries,
+		.receive_sges = receive_entries ? 1u << (d->rq_wqe_shift - 4) : 0,
 		.doorbell_mode = DG_NIC_RECORD,
 		.record = (uint32_t *)(uintptr_t)d->db_addr,
-		.send_cq = q->send_cq->nic_cq,
-		.receive_cq = q->receive_cq->nic_cq,
+		.send_cq = q->send_cq ? q->send_cq->nic_cq : NULL,
+		.receive_cq = q->receive_cq ? q->receive_cq->nic_cq : NULL,
 		.pd = q->pd->handle,
+		.domain = q->pd->kind == KIND_XRCD ? ((struct xrcd *)q->pd)->number : 0,
 		.user_index = d->uidx & 0xffffff,
 		.srq = q->srq ? q->srq->nic_srq : NULL,
 		.transport = q->transport,
@@ -71,10 +81,12 @@ static int open_qp(struct qp *q, const struct mlx5_ib_create_qp *d)
 
 static uint32_t transport_of(uint32_t type)
 {
-	return type == IB_UVERBS_QPT_RC	  ? DG_NIC_RC
-	       : type == IB_UVERBS_QPT_UC ? DG_NIC_UC
-	       : type == IB_UVERBS_QPT_UD ? DG_NIC_UD
-					  : UINT32_MAX;
+	return type == IB_UVERBS_QPT_RC	       ? DG_NIC_RC
+	       : type == IB_UVERBS_QPT_UC      ? DG_NIC_UC
+	       : type == IB_UVERBS_QPT_UD      ? DG_NIC_UD
+	       : type == IB_UVERBS_QPT_XRC_INI ? DG_NIC_XRC_SEND
+	       : type == IB_UVERBS_QPT_XRC_TGT ? DG_NIC_XRC_RECEIVE
+					       : UINT32_MAX;
 }
 
 /* *core: the members that the command and its extended form share. */
@@ -85,18 +97,20 @@ static int create_qp(struct call *c, const struct ib_uverbs_ex_create_qp *core,
 	dg_nic_qp_info info;
 	const struct mlx5_ib_create_qp *d = (void *)c->driver;
 	const uint32_t transport = transport_of(core->qp_type);
-	if (transport > DG_NIC_UD)
+	if (transport == UINT32_MAX)
 		return -EOPNOTSUPP;
 	struct qp *q = calloc(1, sizeof *q);
 	if (!q)
 		return -ENOMEM;
+	const bool sends = transport != DG_NIC_XRC_RECEIVE, receives = sends && transport != DG_NIC_XRC_SEND;
 	q->transport = transport;
-	q->pd = dg_mlx5_find(c->context, core->pd_handle, KIND_PD);
-	q->send_cq = dg_mlx5_find(c->context, core->send_cq_handle, KIND_CQ);
-	q->receive_cq = dg_mlx5_find(c->context, core->recv_cq_handle, KIND_CQ);
-	if (core->is_srq)
+	q->pd = dg_mlx5_find(c->context, core->pd_handle, sends ? KIND_PD : KIND_XRCD);
+	q->send_cq = sends ? dg_mlx5_find(c->context, core->send_cq_handle, KIND_CQ) : NULL;
+	q->receive_cq = receives ? dg_mlx5_find(c->context, core->recv_cq_handle, KIND_CQ) : NULL;
+	if (receives && core->is_srq)
 		q->srq = dg_mlx5_find(c->context, core->srq_handle, KIND_SRQ);
-	const bool valid = q->pd && q->send_cq && q->receive_cq && !core->is_srq == !q->srq;
+	const bool valid = q->pd && (!sends || q->send_cq) &&
+			   (!receives || (q->receive_cq && !core->is_srq == !q->srq));
 	int rc = valid ? dg_mlx5_add(c->context, &q->o, KIND_QP) : -EINVAL;
 	if (rc) {
 		free(q);
@@ -109,8 +123,10 @@ static int create_qp(struct call *c, const struct ib_uverbs_ex_create_qp *core,
 		return rc;
 	}
 	q->pd->users++;
-	q->send_cq->o.users++;
-	q->receive_cq->o.users++;
+	if (q->send_cq)
+		q->send_cq->o.users++;
+	if (q->receive_cq)
+		q->receive_cq->o.users++;
 	if (q->srq)
 		q->srq->o.users++;
 	q->attributes.max_send_wr = r->max_send_wr = core->max_send_wr;
@@ -220,12 +236,13 @@ static void set_retries(struct qp *q)
 	dg_nic_qp_set_retries(q->nic_qp, &r);
 }
 
-static int modify(struct call *c, const struct ib_uverbs_modify_qp *m)
+static int modify(struct call *c, struct ib_uverbs_modify_qp *m)
 {
 	struct qp *q = dg_mlx5_find(c->context, m->qp_handle, KIND_QP);
 	dg_nic_address peer = {.qpn = m->dest_qp_num};
 	if (!q)
 		return -EINVAL;
+	m->attr_mask &= ~ignored[q->transport];
 	load_state(q);
 	const uint32_t to = m->attr_mask & STATE ? m->qp_state : q->attributes.qp_state;
 	int rc = check(q, m, to);
@@ -236,9 +253,9 @@ static int modify(struct call *c, const struct ib_uverbs_modify_qp *m)
 		dg_mlx5_counters_path(number_of(q), c->context->adapter, m->dest.dgid,
 				      m->attr_mask & MTU ? 128u << m->path_mtu : 0);
 	if (m->attr_mask & SQ_PSN && q->attributes.path_mtu)
-		/* Packets of datagrams are not written: 0. */
+		/* Packets of datagrams and XRC are not written: 0. */
 		dg_mlx5_roce_path(number_of(q),
-				  q->transport == DG_NIC_UD ? 0 : 128u << q->attributes.path_mtu, m->sq_psn,
+				  q->transport > DG_NIC_UC ? 0 : 128u << q->attributes.path_mtu, m->sq_psn,
 				  q->transport == DG_NIC_UC);
 	/* Without a new state only attributes change that the NIC has no use for, but for the access. */
 	if (m->attr_mask & (STATE | ACCESS))

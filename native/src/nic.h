@@ -153,9 +153,13 @@ struct nic_receives {
 	uint64_t event;
 };
 
+/* next, number and those behind: for XRC. */
 struct dg_nic_srq {
 	struct dg_nic *nic;
 	struct nic_receives r;
+	struct dg_nic_srq *next;
+	uint32_t number, domain, user_index;
+	struct dg_nic_cq *cq;
 };
 
 struct dg_nic_qp {
@@ -213,6 +217,7 @@ struct dg_nic {
 	uint32_t fork_generation;
 	struct dg_nic_cq *cqs;
 	struct dg_nic_qp *qps;
+	struct dg_nic_srq *srqs; /* for XRC */
 	struct nic_peer *peers;
 	struct nic_key keys[DG_NIC_KEYS];
 	uint32_t next_key, n_keys, opened_keys, next_qp, n_qps, next_cq;
@@ -431,8 +436,18 @@ bool dg_nic_datagrams_wait(const struct dg_nic *n);
 /* nic_srq.c */
 /* Sends the event that was asked for, if there are fewer receives now. */
 void dg_nic_check_limit(struct nic_receives *rq);
+/* Gives a shared ring back the places of receives that were published and not used. */
+void dg_nic_return_receives(struct dg_nic_qp *qp);
+/* Has an XRC_RECEIVE take its receives from this queue, or from none (NULL). */
+void dg_nic_srq_attach(struct dg_nic_qp *qp, struct dg_nic_srq *s);
+/* Attaches an XRC_RECEIVE to the queue that its peer needs now. Returns whether that is another one. */
+bool dg_nic_srq_follow(struct dg_nic_qp *qp);
+/* Has the peer of an XRC_SEND attach itself to the queue that the entry names. Returns EXECUTED, WAITS or FAILED. */
+int dg_nic_srq_request(struct dg_nic_qp *qp);
 
 /* nic_receive.c */
+/* Whether the peer's box is still that of the peer, and its messages are for this queue pair. */
+bool dg_nic_is_peer(const struct dg_nic_qp *qp);
 /* Whether the ring has a receive that no box has. */
 bool dg_nic_has_receive(const struct nic_receives *rq);
 /* Copies the data segments of the next receive in the ring to `segments`. Returns its place. */

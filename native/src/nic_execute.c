@@ -227,7 +227,9 @@ static int reach_peer(struct dg_nic_qp *qp)
 /* An entry of a connection. */
 static int to_peer(struct dg_nic_qp *qp, struct nic_entry *e)
 {
-	const int rc = reach_peer(qp);
+	int rc = reach_peer(qp);
+	if (rc == EXECUTED && qp->c.transport == DG_NIC_XRC_SEND)
+		rc = dg_nic_srq_request(qp);
 	if (rc != EXECUTED)
 		return rc;
 	switch (qp->nic->wqe.opcode) {

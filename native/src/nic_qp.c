@@ -69,9 +69,10 @@ static int take_receives(dg_nic_qp_config *c, const dg_nic *n)
 
 static int check_transport(uint32_t transport)
 {
-	return transport <= DG_NIC_UD ? 0
-				      : dg_fail(EINVAL, "transport %u is unknown; they are 0 to %d", transport,
-						DG_NIC_UD);
+	return transport <= DG_NIC_XRC_RECEIVE
+		       ? 0
+		       : dg_fail(EINVAL, "transport %u is unknown; they are 0 to %d", transport,
+				 DG_NIC_XRC_RECEIVE);
 }
 
 static int check_mode(uint32_t mode)
@@ -88,9 +89,12 @@ static int check_config(const dg_nic *n, const dg_nic_qp_config *c)
 		return dg_fail(EINVAL, "the send ring is at %p; it needs an address that is a multiple "
 				       "of %d",
 			       c->send_ring, WQE_BLOCK);
-	if (!c->send_cq || c->send_cq->nic != n || (c->receive_cq && c->receive_cq->nic != n))
-		return dg_fail(EINVAL, "a queue pair needs a CQ for sends, and its CQs must be of the "
-				       "same NIC");
+	if (c->transport == DG_NIC_XRC_RECEIVE ? c->send_cq || c->receive_cq || c->receive_entries || c->srq
+					       : !c->send_cq)
+		return dg_fail(EINVAL, "a queue pair needs a CQ for sends, but one that only receives from queues "
+				       "for XRC has no CQ and no receives of its own");
+	if ((c->send_cq && c->send_cq->nic != n) || (c->receive_cq && c->receive_cq->nic != n))
+		return dg_fail(EINVAL, "the CQs of a queue pair must be of the same NIC");
 	int rc = check_mode(c->doorbell_mode);
 	if (!rc)
 		rc = check_transport(c->transport);
@@ -132,6 +136,7 @@ static void write_box(struct dg_nic_qp *qp)
 		atomic_store_explicit(&b->delivered, 0, memory_order_relaxed);
 		atomic_store_explicit(&b->wants, 0, memory_order_relaxed);
 		atomic_store_explicit(&b->dry, 0, memory_order_relaxed);
+		atomic_store_explicit(&b->srq, 0, memory_order_relaxed);
 		/* Release: a peer that sees it does not see an older `delivered`. */
 		atomic_fetch_add_explicit(&b->resets, 1, memory_order_release);
 	}
@@ -158,7 +163,8 @@ static int add(struct dg_nic *n, struct dg_nic_qp *qp)
 	qp->box = &n->table->boxes[index];
 	write_box(qp);
 	atomic_store_explicit(&qp->box->qpn, qp->qpn, memory_order_release);
-	qp->c.send_cq->users++;
+	if (qp->c.send_cq)
+		qp->c.send_cq->users++;
 	if (qp->c.receive_cq)
 		qp->c.receive_cq->users++;
 	if (qp->rq != &qp->own)
@@ -271,24 +277,15 @@ static int check_change(const struct dg_nic_qp *qp, uint32_t to, const dg_nic_ad
 	return check_words(&qp->c);
 }
 
-/* Gives a shared ring back the places of receives that were published and not used. */
-static void give_back_receives(struct dg_nic_qp *qp)
-{
-	struct nic_receives *rq = qp->rq;
-	for (; rq != &qp->own && qp->posted > qp->received; qp->posted--)
-		if (rq->is_list)
-			rq->returned[rq->n_returned++] = qp->places[(qp->posted - 1) % NIC_WINDOW];
-		else
-			rq->done++;
-	qp->posted = qp->received = 0;
-}
-
 /* Sets everything to the start, once nothing is in flight. Call with the lock held. */
 static void clear(struct dg_nic_qp *qp)
 {
 	const uint32_t qpn = qp->qpn;
 	qp->taken = qp->completed = qp->sent = qp->observed = 0;
-	give_back_receives(qp);
+	dg_nic_return_receives(qp);
+	qp->posted = qp->received = 0;
+	if (qp->c.transport == DG_NIC_XRC_RECEIVE)
+		dg_nic_srq_attach(qp, NULL);
 	qp->own.end = qp->own.taken = qp->own.done = 0;
 	qp->flush_end = UINT64_MAX;
 	qp->not_ready_ns = qp->dry_ns = qp->asked = 0;
@@ -471,10 +468,11 @@ static void take_out(struct dg_nic_qp *qp)
 		n->n_datagram_qps--;
 	}
 	atomic_store_explicit(&qp->box->qpn, 0, memory_order_release);
-	qp->c.send_cq->users--;
+	if (qp->c.send_cq)
+		qp->c.send_cq->users--;
 	if (qp->c.receive_cq)
 		qp->c.receive_cq->users--;
-	give_back_receives(qp);
+	dg_nic_return_receives(qp);
 	if (qp->rq != &qp->own)
 		qp->rq->sharers--;
 }

@@ -164,8 +164,7 @@ static void receive_one(struct dg_nic_qp *qp, const struct nic_message *m)
 	qp->info.received++;
 }
 
-/* Whether the box is still that of the peer, and its messages are for this queue pair. */
-static bool is_peer(const struct dg_nic_qp *qp)
+bool dg_nic_is_peer(const struct dg_nic_qp *qp)
 {
 	return atomic_load_explicit(&qp->far->qpn, memory_order_relaxed) == qp->address.qpn &&
 	       atomic_load_explicit(&qp->far->peer_qpn, memory_order_relaxed) == qp->qpn;
@@ -182,7 +181,7 @@ static bool take_messages(struct dg_nic_qp *qp)
 	const uint64_t resets = atomic_load_explicit(&qp->far->resets, memory_order_acquire);
 	const uint64_t delivered = atomic_load_explicit(&qp->far->delivered, memory_order_acquire);
 	uint32_t n = 0;
-	if (delivered <= qp->received || resets == qp->ignored || !is_peer(qp) ||
+	if (delivered <= qp->received || resets == qp->ignored || !dg_nic_is_peer(qp) ||
 	    !is_same_connection(qp, resets))
 		return false;
 	if (delivered > qp->posted) {
@@ -227,7 +226,7 @@ static uint64_t publish_end(const struct dg_nic_qp *qp)
 	if (!is_shared(qp->rq))
 		return window;
 	const uint64_t wants =
-		is_peer(qp) ? atomic_load_explicit(&qp->far->wants, memory_order_relaxed) >> NIC_TRY_BITS : 0;
+		dg_nic_is_peer(qp) ? atomic_load_explicit(&qp->far->wants, memory_order_relaxed) >> NIC_TRY_BITS : 0;
 	return wants < window ? wants : window;
 }
 
@@ -235,7 +234,7 @@ static uint64_t publish_end(const struct dg_nic_qp *qp)
 static bool answer_dry(struct dg_nic_qp *qp, uint64_t wants)
 {
 	/* Again, behind the acquire: a receive that was posted in time is there. */
-	if (!is_peer(qp) || !load_record(qp) || dg_nic_has_receive(qp->rq))
+	if (!dg_nic_is_peer(qp) || !load_record(qp) || dg_nic_has_receive(qp->rq))
 		return false;
 	qp->dry = wants;
 	atomic_store_explicit(&qp->box->dry, wants, memory_order_relaxed);
@@ -244,10 +243,10 @@ static bool answer_dry(struct dg_nic_qp *qp, uint64_t wants)
 
 bool dg_nic_receive(struct dg_nic_qp *qp)
 {
+	bool busy = qp->c.transport == DG_NIC_XRC_RECEIVE && dg_nic_srq_follow(qp);
 	const struct nic_receives *rq = qp->rq;
-	bool busy = false;
 	if (!rq->entries || !load_record(qp))
-		return false;
+		return busy;
 	if (qp->state == DG_NIC_ERROR)
 		return flush(qp);
 	if (qp->c.transport == DG_NIC_UD) /* they are taken where the datagrams are */

@@ -95,7 +95,7 @@ static uint64_t producer(struct dg_nic_qp *qp)
 
 bool dg_nic_sends(struct dg_nic_qp *qp)
 {
-	return qp->state == DG_NIC_RTS && producer(qp) != qp->taken;
+	return qp->state == DG_NIC_RTS && qp->c.send_cq && producer(qp) != qp->taken;
 }
 
 /* Completes an entry, the oldest that is not complete. */
@@ -370,6 +370,8 @@ static bool take_all(struct dg_nic_qp *qp, uint64_t end)
 bool dg_nic_serve(struct dg_nic_qp *qp)
 {
 	bool busy = qp->state >= DG_NIC_RTR && dg_nic_receive(qp);
+	if (__builtin_expect(!qp->c.send_cq, 0))
+		return busy;
 	const uint64_t end = qp->state == DG_NIC_RTS ? producer(qp) : qp->taken;
 	const bool flies = qp_flies(qp);
 	if (!flies && end == qp->taken)

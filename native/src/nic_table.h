@@ -17,6 +17,8 @@
  *	resets     how often the queue pair was reset: a peer that is connected again before this one does
  *	           not take the messages of before
  *	dry        the peer's `wants` for which there is no receive: the answer "receiver not ready" (RNR)
+ *	srq        XRC: of a sender, the number of the shared receive queue that it needs; of a receiver, the
+ *	           peer's whose receives and protection domain are in the box, with NIC_SRQ_UNKNOWN if it has none
  *
  *	receiver: stores a receive, then `posted` (release). Sender: loads `posted` (acquire).
  *	sender: stores the bytes and the message, then `delivered` (release). Receiver: loads it
@@ -42,7 +44,8 @@
 
 enum { NIC_WINDOW = 64, NIC_INLINE = 32, NIC_CARRIED = 256, NIC_DATAGRAMS = 32, NIC_TRY_BITS = 3 };
 #define NIC_MAGIC   0x31434e74696b6764ull /* "dgkitNC1" */
-#define NIC_VERSION 8u
+#define NIC_VERSION 9u
+#define NIC_SRQ_UNKNOWN 0x80000000u
 
 /* descriptor: of the region, `length` bytes; 0 if other NICs have no right to it. */
 struct nic_key_body {
@@ -104,6 +107,7 @@ enum {
 struct nic_box {
 	_Atomic uint32_t qpn, state, access, pd, peer_qpn, inline_receive, receive_entries, rnr_timer;
 	_Atomic uint64_t peer_gid[2];
+	_Atomic uint32_t srq;
 	_Alignas(64) _Atomic uint64_t posted, consumed, delivered, wants, dry, resets;
 	_Alignas(64) struct nic_receive receives[NIC_WINDOW];
 	struct nic_message messages[NIC_WINDOW];

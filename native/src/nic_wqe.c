@@ -121,9 +121,11 @@ static bool parse_datagram(const uint8_t *bytes, uint32_t segments, struct nic_w
 	       fail(f, SYNDROME_LOCAL_LENGTH, "bytes of the datagram", w->total, DG_NIC_MTU);
 }
 
-/* Whether queue pairs of this kind, which is not RC, execute the opcode. */
+/* Whether queue pairs of this kind execute the opcode. */
 static bool has_opcode(uint32_t transport, uint32_t opcode)
 {
+	if (transport == DG_NIC_RC || transport == DG_NIC_XRC_SEND)
+		return true;
 	switch (opcode) {
 	case WQE_NOP:
 	case WQE_WAIT:
@@ -133,10 +135,26 @@ static bool has_opcode(uint32_t transport, uint32_t opcode)
 		return true;
 	case WQE_WRITE:
 	case WQE_WRITE_IMM:
-		return transport != DG_NIC_UD;
+		return transport == DG_NIC_UC;
 	default:
 		return false;
 	}
+}
+
+static bool parse_body(const uint8_t *bytes, uint32_t segments, uint32_t opmod, uint32_t transport,
+		       struct nic_wqe *w, struct nic_fault *f);
+
+/* An entry for a peer: as of RC, behind a segment that names the shared receive queue. */
+static bool parse_xrc(const uint8_t *bytes, uint32_t segments, uint32_t opmod, struct nic_wqe *w,
+		      struct nic_fault *f)
+{
+	if (!check_segments(segments, 2, WQE_SEGMENTS_MAX, f))
+		return false;
+	w->srq = be32_at(bytes + WQE_SEGMENT) & 0xffffff;
+	const bool valid = parse_body(bytes + WQE_SEGMENT, segments - 1, opmod, DG_NIC_RC, w, f);
+	for (uint32_t i = 0; i < w->n_segments; i++)
+		w->segments[i].at += WQE_SEGMENT;
+	return valid;
 }
 
 static bool parse_body(const uint8_t *bytes, uint32_t segments, uint32_t opmod, uint32_t transport,
@@ -144,6 +162,8 @@ static bool parse_body(const uint8_t *bytes, uint32_t segments, uint32_t opmod, 
 {
 	if (__builtin_expect(transport != DG_NIC_RC, 0) && !has_opcode(transport, w->opcode))
 		return fail(f, SYNDROME_LOCAL_QP, "opcode, not of this transport", w->opcode, 0);
+	if (transport == DG_NIC_XRC_SEND && w->opcode != WQE_NOP && w->opcode != WQE_WAIT && w->opcode != WQE_DUMP)
+		return parse_xrc(bytes, segments, opmod, w, f);
 	switch (w->opcode) {
 	case WQE_NOP:
 		return true;

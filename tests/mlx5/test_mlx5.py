@@ -304,7 +304,8 @@ void _start(void)
     "ib_write_lat -x 0", "ib_read_lat -x 0", "ib_send_lat -x 0", "ib_send_lat -x 0 -e",
     "ib_write_bw -x 0", "ib_write_bw -x 0 -s 1048576", "ib_send_bw -x 0", "ib_atomic_bw -x 0",
     "ib_write_lat -x 0 -c UC", "ib_send_bw -x 0 -c UC", "ib_send_bw -x 0 --use-srq",
-    "ib_send_lat -x 0 -c UD", "ib_send_bw -x 0 -c UD -s 1024",
+    "ib_send_lat -x 0 -c UD", "ib_send_bw -x 0 -c UD -s 1024", "ib_send_lat -x 0 -c XRC",
+    "ib_write_bw -x 0 -c XRC",
 ])  # fmt: skip
 def test_perftest_runs(program, home):
     with pair(home, *program.split(), "-n", "50") as both:
@@ -329,6 +330,13 @@ def test_pingpong_finds_the_bytes_that_were_sent(program, options, cqe_size, hom
     for text in outputs:
         assert "50 iters in" in text
         assert "invalid data" not in text
+
+
+def test_xsrq_pingpong_ends_with_success(home):
+    with pair(home, "ibv_xsrq_pingpong", "-g", "0", "-n", "50") as both:
+        outputs = [each.communicate(timeout=60)[0] for each in both]
+    assert [each.returncode for each in both] == [0, 0], outputs
+    assert all(output.endswith("success\n") for output in outputs), outputs
 
 
 def test_a_killed_server_ends_the_client_with_an_error(home):

@@ -199,6 +199,121 @@ SEEN = """\
 """
 
 
+# Sends to two shared receive queues of XRC by turns, over one connection; then names a queue of
+# another domain, one that is closed, and memory of the other queue's protection domain.
+XRC = """
+import os, tempfile
+import pyverbs.enums as e
+from pyverbs.addr import AHAttr, GlobalRoute
+from pyverbs.cq import CQ
+from pyverbs.device import Context
+from pyverbs.mr import MR
+from pyverbs.pd import PD
+from pyverbs.pyverbs_error import PyverbsRDMAError
+from pyverbs.qp import QP, QPAttr, QPCap, QPInitAttrEx
+from pyverbs.srq import SRQ, SrqInitAttrEx
+from pyverbs.wr import RecvWR, SGE, SendWR
+from pyverbs.xrcd import XRCD, XRCDInitAttr
+
+context = Context(name="mlx5_0")
+pd, other, cq = PD(context), PD(context), CQ(context, 64)
+DOMAIN = e.IBV_XRCD_INIT_ATTR_FD | e.IBV_XRCD_INIT_ATTR_OFLAGS
+file = tempfile.TemporaryFile()
+
+def domain(flags):
+    return XRCD(context, XRCDInitAttr(DOMAIN, flags, file.fileno()))
+
+def queue(pd, domain):
+    attributes = SrqInitAttrEx(max_wr=100)
+    attributes.srq_type, attributes.pd, attributes.xrcd = e.IBV_SRQT_XRC, pd, domain
+    attributes.cq = CQ(context, 64)
+    mask = e.IBV_SRQ_INIT_ATTR_TYPE | e.IBV_SRQ_INIT_ATTR_PD | e.IBV_SRQ_INIT_ATTR_CQ
+    attributes.comp_mask = mask | e.IBV_SRQ_INIT_ATTR_XRCD
+    return SRQ(context, attributes), attributes.cq, MR(pd, 4096, 15)
+
+def connect():
+    for near, far in ((sender, receiver), (receiver, sender)):
+        attributes = QPAttr(port_num=1)
+        attributes.path_mtu, attributes.dest_qp_num = e.IBV_MTU_1024, far.qp_num
+        attributes.qp_access_flags = 15
+        route = GlobalRoute(dgid=context.query_gid(1, 0), sgid_index=0)
+        attributes.ah_attr = AHAttr(port_num=1, is_global=1, gr=route)
+        near.modify(QPAttr(qp_state=e.IBV_QPS_RESET), e.IBV_QP_STATE)
+        near.to_rts(attributes)
+
+def end(cq):
+    while not (found := cq.poll()[1]):
+        pass
+    return found[0].status, found[0].byte_len
+
+def post(number, opcode=e.IBV_WR_SEND, to=None):
+    segment = SGE(source.buf, 8, source.lkey)
+    wr = SendWR(num_sge=1, sg=[segment], opcode=opcode, send_flags=e.IBV_SEND_SIGNALED)
+    wr.set_qp_type_xrc(number)
+    if to:
+        wr.set_wr_rdma(to.rkey, to.buf)
+    sender.post_send(wr)
+    return end(cq)[0]
+
+try:
+    domain(0)
+except PyverbsRDMAError as error:
+    print(error.error_code)
+xrcd, same = domain(os.O_CREAT), domain(0)
+try:
+    domain(os.O_CREAT | os.O_EXCL)
+except PyverbsRDMAError as error:
+    print(error.error_code)
+queues = queue(pd, xrcd), queue(other, same)
+strange = XRCD(context, XRCDInitAttr(DOMAIN, os.O_CREAT, -1))
+stranger = queue(pd, strange)
+attributes = QPInitAttrEx(qp_type=e.IBV_QPT_XRC_SEND, pd=pd, scq=cq, cap=QPCap(8, 0, 1, 0),
+                          comp_mask=e.IBV_QP_INIT_ATTR_PD)
+sender = QP(context, attributes)
+receiver = QP(context, QPInitAttrEx(qp_type=e.IBV_QPT_XRC_RECV, xrcd=xrcd,
+                                    comp_mask=e.IBV_QP_INIT_ATTR_XRCD))
+source = MR(pd, 64, e.IBV_ACCESS_LOCAL_WRITE)
+connect()
+for srq, _, region in queues:
+    for i in range(70):
+        srq.post_recv(RecvWR(wr_id=i, num_sge=1, sg=[SGE(region.buf + 8 * i, 8, region.lkey)]))
+wrong = 0
+for i in range(70):
+    for number, (srq, receives, region) in enumerate(queues):
+        source.write(f"{number} {i:06}", 8)
+        wrong += post(srq.get_srq_num()) != 0
+        wrong += end(receives) != (0, 8)
+        wrong += region.read(8, 8 * i).decode() != f"{number} {i:06}"
+print(wrong, "wrong")
+for srq, _, region in queues:
+    print(post(srq.get_srq_num(), e.IBV_WR_RDMA_WRITE, region), region.read(8, 0).decode())
+print(post(queues[0][0].get_srq_num(), e.IBV_WR_RDMA_WRITE, queues[1][2]))
+connect()
+print(post(stranger[0].get_srq_num()))
+connect()
+closed = queues[1][0].get_srq_num()
+print(post(closed, e.IBV_WR_RDMA_WRITE, queues[1][2]))
+queues[1][0].close()
+print(post(closed, e.IBV_WR_RDMA_WRITE, queues[1][2]))
+receiver.close()
+for srq in queues[0][0], stranger[0]:
+    srq.close()
+for opened in xrcd, same, strange:
+    opened.close()
+"""
+NAMED = """\
+11
+22
+0 wrong
+0 1 000069
+0 1 000069
+10
+9
+0
+9
+"""
+
+
 @pytest.mark.parametrize(
     ("transport", "test"),
     [("rc_x", "ucp_put_bw"), ("rc_v", "ucp_put_bw"), ("ud_x", "tag_bw"), ("ud_v", "tag_bw")],
@@ -248,3 +363,9 @@ def test_pyverbs_sees_retries_lists_and_events(home):
 def test_pyverbs_sees_keys_change(home):
     done = cli.run(home, "mlx5", "run", "--", "/usr/bin/python3", "-c", PYVERBS)
     assert done.stdout == SEEN, done.stderr
+
+
+def test_pyverbs_names_a_queue_in_each_entry_of_xrc(home):
+    done = cli.run(home, "mlx5", "run", "--", "/usr/bin/python3", "-c", XRC)
+    assert done.stdout == NAMED, done.stderr
+    assert not done.stderr
