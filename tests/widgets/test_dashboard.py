@@ -223,6 +223,22 @@ def test_its_frame_is_shown_before_the_dpu_runs_and_the_cell_fails_with_the_dpu(
     assert board.closed
 
 
+@pytest.mark.usefixtures("in_a_cell")
+def test_its_frame_has_a_number_before_the_panels_are_imported(view, monkeypatch):
+    panels = sys.modules["dgkit.widgets.dashboard.dashboard_panel"]
+    may, there = threading.Event(), panels.import_all
+    monkeypatch.setattr(panels, "import_all", lambda: may.wait(20) and there())
+    board = view(dashboard())
+    shown = threading.Thread(target=board.panel._ipython_display_)
+    shown.start()
+    latency = board.wait_for("first")["latency"]
+    assert not board.panel.opened
+    may.set()
+    shown.join()
+    assert re.fullmatch(r"[\d,.]+ µs", latency["value"])
+    assert latency["text"].startswith("p50 of the first 200 samples: write 64 B")
+
+
 def lost(dpu):
     dpu.close()
     raise PeerLost("it ended")

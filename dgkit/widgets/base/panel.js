@@ -37,18 +37,20 @@ const badgeOf = (label, provider) =>
   h("span", { class: label === "hardware" ? "dg-badge" : "dg-badge dg-soft", title: provider }, label);
 
 /**
- * The default export of a panel. draw(view) fills view.body and may return a clean-up function.
+ * The default export of a panel. draw(view) fills view.body and may return a clean-up function;
+ * frame(view) fills it before that, while the kernel starts what the panel shows.
  * view: root, body, head, call, on, fail, attempt, state (the reply to `hello`), buffers; `signal` is
  * aborted when the view ends, `live` also when the kernel has ended.
  * @returns {{ render: import("@anywidget/types").Render<any> }}
  */
-export function panel({ name, title = "", draw }) {
+export function panel({ name, title = "", frame = (_view) => {}, draw }) {
   return {
     async render({ model, el }) {
       const ending = new AbortController();
       const view = { model, ...makeView(name, model, ending.signal) };
       el.replaceChildren(view.root);
-      if (title) view.titled({ title }); // a frame, while the kernel starts what the panel shows
+      if (title) view.titled({ title });
+      frame(view);
       const slow = () =>
         (view.note.textContent =
           "The kernel has not replied yet: a cell may be running. If this message persists, run the cell again.");

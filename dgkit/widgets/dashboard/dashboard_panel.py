@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from bokeh.model import Model
 
     from ...session import Session, SessionRegion
-    from ..base.page_input import Json
+    from ..base.page_input import Json, Reply
 
 _UPDATE_INTERVAL_S = 1.0  # of the counters
 _GAUGES_INTERVAL_S = 2.0  # of the load of this machine
@@ -151,6 +151,7 @@ class Dashboard(SessionPanel):
         self._load: list[Json] = []
         self._panels: Panels | tuple[()] = ()
         self._unlisten: Callable[[], None] = lambda: None
+        self._first: dict[str, str] | None = None  # headline until the plot has samples
         self._sample: SampleRun | None = None
         self._sample_task: scheduler.Task | None = None
         self._arrangement, self._tab = "rows", "hex"
@@ -159,12 +160,30 @@ class Dashboard(SessionPanel):
         self.requested()
         super().__init__()
         _open.append(self)
-        if not isinstance(of, Opening):
-            self._begin(of)
-        elif not cell_lifetime.current_run()[0]:
-            self.complete()
         if self.document is not None:
             self.document.on_session_destroyed(lambda _: self.close())
+        if not isinstance(of, Opening):
+            self._begin(of)
+            return
+        of.measured = self._send_first
+        if of.headline is not None:  # before there was somebody to tell
+            self._send_first()
+        if not cell_lifetime.current_run()[0]:
+            self.complete()
+
+    def _send_first(self) -> None:
+        """Show the first number in the frame, which has no panels yet."""
+        opening = self._opening
+        if opening is not None:
+            self._first = opening.headline
+            self.broadcast("first", latency=self._first)
+
+    @handler
+    def hello(self) -> Reply:
+        """Return the whole state, once there is a session; before that, send the first number."""
+        if self._first and not self.opened:
+            self._send_first()
+        return super().hello()
 
     def complete(self) -> None:
         """Wait for the session that is being opened, and create the panels.
@@ -282,10 +301,15 @@ class Dashboard(SessionPanel):
         self._publish_static()
 
     def _send_sample(self) -> None:
-        latency = self.panels.plot.headline
         self.broadcast_state(
-            "sample", lambda: {"sample": self._sample_state(), "latency": latency()}
+            "sample", lambda: {"sample": self._sample_state(), "latency": self._headline()}
         )
+
+    def _headline(self) -> dict[str, str] | None:
+        latency = self.panels.plot.headline()
+        if latency is not None:
+            self._first = None
+        return latency or self._first
 
     def _sample_changed(self) -> None:
         self._send_sample()
@@ -307,7 +331,7 @@ class Dashboard(SessionPanel):
         running = self.panels.plot.measuring
         regions = len(SessionModel.of(self.session).live())
         counters = list(_counters(self._counters, regions, self._read_by_views))
-        latency = self.panels.plot.headline()
+        latency = self._headline()
         return {"counters": counters, "lost": self.lost, "running": running, "latency": latency}
 
     def _query_agent(self) -> None:
