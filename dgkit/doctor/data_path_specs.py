@@ -12,9 +12,9 @@ from .goals import ALL, ANY_GPU, Goal
 class DeviceKind(Enum):
     """Kind of device that a data path needs: text if it is missing, checks that look for it."""
 
-    GPU = ("There is no NVIDIA GPU.", ("gpu-present",))
-    BLUEFIELD = ("There is no BlueField.", ("bluefield-present",))
-    NIC = ("There is no NIC with RDMA.", ("rdma-devices", "bluefield-present"))
+    GPU = ("There is no NVIDIA GPU.", ("gpu-present",), "gpu-log")
+    BLUEFIELD = ("There is no BlueField.", ("bluefield-present",), "nic-log")
+    NIC = ("There is no NIC with RDMA.", ("rdma-devices", "bluefield-present"), "nic-log")
 
     @property
     def missing(self) -> str:
@@ -25,6 +25,11 @@ class DeviceKind(Enum):
     def checks(self) -> tuple[str, ...]:
         """Names of the checks that look for the device."""
         return tuple(self.value[1])
+
+    @property
+    def log(self) -> str:
+        """Name of the check of what its driver wrote into the kernel's log."""
+        return str(self.value[2])
 
 
 class DataPathSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,7 +85,10 @@ ANY_DEVICE_SUFFICES = frozenset(
 # Checks that do not apply if an alternative is set up instead.
 REPLACED = frozenset({"dmabuf-gpu"})
 # Checks that never fail, only warn, so that a path "should work" without their answer.
-ADVISORY = frozenset({"acs", "topology", "topology-nvidia-smi", "numa", "link"})
+# The kernel's log is for root on many systems, and shows errors rather than their absence.
+ADVISORY = frozenset(
+    {"acs", "topology", "topology-nvidia-smi", "numa", "link", "gpu-log", "nic-log"}
+)
 # Checks without which CUDA cannot be used.
 CUDA = ("driver-loaded", "cuda-driver", "cuda-context")
 _DMABUF = (

@@ -196,7 +196,7 @@ def _judge(
         why = " ".join(kind.missing for kind in missing)
         return _data_path(spec, case, Verdict.FAIL, why, blocked_by=blocking, caused_by=blocking)
     choice = _choose(spec, verdicts)
-    rest = (*spec.required, *spec.assumed)
+    rest = (*spec.required, *spec.assumed, *(kind.log for kind in spec.devices))
     failed = verdicts.with_verdict(rest, Verdict.FAIL)
     if blocking := tuple(dict.fromkeys((*choice.blocking, *failed))):
         causes = verdicts.causes(blocking)

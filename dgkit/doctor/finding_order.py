@@ -17,28 +17,30 @@ _ACCESS = ("dmabuf-gpu", "peermem", "driver-flavour", "bar1-size", "bar1-resizab
 _GPUNETIO = tuple(f"gpunetio-{part}" for part in ("ethernet", "rdma", "verbs", "dma"))
 # For each check: the checks whose failures and warnings follow from its failure or warning.
 CONSEQUENCES: dict[str, tuple[str, ...]] = {
-    "gpu-present": ("driver-loaded", "cuda-driver", *_USE, *_ACCESS),
+    "gpu-log": ("driver-loaded", "nvlink-fabric", "cuda-driver", *_USE, *_ACCESS),
+    "nic-log": ("rdma-devices", "rdma-dmabuf", "firmware-version", "peermem"),
+    "gpu-present": ("driver-loaded", "cuda-driver", "gpu-log", *_USE, *_ACCESS),
     "container": (
         *("driver-loaded", "cuda-driver", "gdrcopy", "rdma-devices", "rdma-dmabuf", "memlock"),
         *("memlock-queues", "doca-libraries", "rdma-core", "driver-registry", "imex", *_USE),
     ),
     "driver-loaded": (
-        *("cuda-driver", "cuda-toolkit", "topology-nvidia-smi"),
+        *("gpu-log", "cuda-driver", "cuda-toolkit", "topology-nvidia-smi"),
         *(*_USE, *_ACCESS),
     ),
     "iommu": ("cuda-context", "cuda-python", "dgkit-providers"),
     "cuda-driver": ("nvlink-fabric", *_USE),
-    "nvlink-fabric": ("cuda-context", "imex"),
     "cuda-context": ("cuda-python", "dgkit-providers"),
     "gpudirect-platform": _ACCESS,
     "driver-version": ("cuda-driver",),
     "doca-version": ("doca-libraries", *_GPUNETIO),
     "driver-flavour": ("dmabuf-gpu", "kernel-version"),
     "kernel-p2pdma": ("dmabuf-gpu", "peermem"),
-    "peermem": ("dmabuf-gpu", "kernel-version", "rdma-dmabuf"),
     "kernel-version": ("rdma-dmabuf", "dmabuf-gpu"),
     "dmabuf-gpu": ("rdma-dmabuf",),
-    "rdma-devices": ("rdma-dmabuf", "peermem"),
+    "peermem": ("gpu-log", "dmabuf-gpu", "kernel-version", "rdma-dmabuf"),
+    "nvlink-fabric": ("gpu-log", "cuda-context", "imex"),
+    "rdma-devices": ("nic-log", "rdma-dmabuf", "peermem"),
     "memlock": ("memlock-queues",),
     "bar1-resizable": (),
     "bar1-size": ("bar1-resizable",),
@@ -53,6 +55,7 @@ OWN = frozenset(
 BY_OTHERS = frozenset({Goal.RDMA, Goal.GPUNETIO, Goal.P2P, Goal.GPU})
 _BELOW_WARNINGS = (Verdict.WARN + Verdict.UNKNOWN) / 2
 _ALARMS = (Verdict.WARN, Verdict.FAIL)
+_LOGS = ("gpu-log", "nic-log")
 
 
 def order(findings: Iterable[Finding], goal: Goal) -> tuple[Finding, ...]:
@@ -67,6 +70,20 @@ def order(findings: Iterable[Finding], goal: Goal) -> tuple[Finding, ...]:
     ranks = [_rank(one, marked, goal) for one in marked]
     order = sorted(range(len(marked)), key=ranks.__getitem__)
     return tuple(marked[at] for at in order)
+
+
+def quote_log(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Return the findings; a cause says itself what the kernel's log has about it."""
+    found = tuple(findings)
+    said = {(one.follows, one.side): one.why for one in found if one.check in _LOGS and one.follows}
+
+    def quote(one: Finding) -> Finding:
+        line = said.get((one.check, one.side), "")
+        if not line or "The kernel's log:" in one.why or one.verdict not in _ALARMS:
+            return one
+        return msgspec.structs.replace(one, why=f"{one.why} {line}".strip())
+
+    return tuple(map(quote, found))
 
 
 def lead(findings: Sequence[Finding], paths: Iterable[DataPath]) -> tuple[Finding, ...]:
@@ -110,6 +127,10 @@ def _cause(finding: Finding, found: Sequence[Finding]) -> str:
 
 
 def _explains(cause: Finding, finding: Finding) -> bool:
+    if cause.check in _LOGS:  # an error that does not stop the device explains nothing
+        return cause.verdict is Verdict.FAIL
+    if finding.check in _LOGS:
+        return finding.verdict is not Verdict.FAIL and cause.verdict in _ALARMS
     if cause.check == "driver-flavour" and finding.verdict in _ALARMS:
         return cause.verdict in _ALARMS  # even a warning about the modules explains missing dma-buf
     return cause.verdict is Verdict.FAIL or cause.verdict is finding.verdict is Verdict.WARN

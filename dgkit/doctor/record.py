@@ -14,7 +14,7 @@ from ..json_input import read_json
 from .collect.live import FULL_S, QUERIES, LiveReader
 from .collect.reader import Reading
 from .collect.snapshot import Snapshot
-from .facts import cmdline, kconfig, nic_choice, peermem
+from .facts import cmdline, kconfig, kernel_log, nic_choice
 from .machine import SIZE, Machine
 from .redact.redactor import Redactor
 from .runner import Progress, read_everything
@@ -98,7 +98,7 @@ def _text(key: str, reading: Reading) -> str:
         case "text /proc/devices":
             return "".join(line for line in text.splitlines(True) if "nvidia" in line)
         case "run dmesg":
-            return "".join(f"{line}\n" for line in peermem.log_lines(text))
+            return "".join(f"{line.text}\n" for line in kernel_log.parse(text) if line.error)
         case "run pgrep -x nvidia-imex":  # without the number of the process
             return ""
         case "text /proc/1/cgroup":

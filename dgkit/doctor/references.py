@@ -69,6 +69,7 @@ TALOS = Document("siderolabs/talos", "https://github.com/siderolabs/talos")
 DEEPEP = Document("deepseek-ai/DeepEP", "https://github.com/deepseek-ai/DeepEP")
 EFA_NCCL = Document("aws-ofi-nccl", "https://github.com/aws/aws-ofi-nccl")
 NVIDIA_SMI = Document("nvidia-smi(1)", "https://docs.nvidia.com/deploy/nvidia-smi/index.html")
+KERNEL_LOG = Document("the kernel's log (dmesg)")
 XID = Document(
     "NVIDIA, Xid errors", "https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html"
 )

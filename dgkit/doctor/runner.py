@@ -19,7 +19,7 @@ from .executor import Executor, Job
 from .facts import kernel_log
 from .facts.bluefield import side
 from .finding import Finding, Verdict
-from .finding_order import lead, order
+from .finding_order import lead, order, quote_log
 from .goals import Goal
 from .machine import SIZE, Case, Machine
 from .registry import Check, checks, named
@@ -76,7 +76,7 @@ def diagnose(
     counting = (check for check in checks() if chosen_goal in check.goals)
     selected = tuple(dict.fromkeys(named(only) if only else counting))
     found = run.findings(run.start(selected, chosen_goal), progress)
-    findings = order(restart_once(found), chosen_goal)
+    findings = quote_log(order(restart_once(found), chosen_goal))
     case = run.case(run.main, chosen_goal)
     paths = () if only else run.data_paths(case, findings)
     findings = lead(findings, paths)

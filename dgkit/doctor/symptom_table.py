@@ -6,6 +6,7 @@ import re
 
 import msgspec
 
+from .finding import Verdict
 from .goals import Goal
 
 
@@ -35,6 +36,8 @@ class Symptom(msgspec.Struct, frozen=True, kw_only=True):
         source: Public thread or page in which it was explained.
         causes: Possible causes, the likeliest first.
         goal: Goal of those who see it.
+        severity: Of a text of the kernel: FAIL if the device does not work after it, OK if it says
+            nothing about the machine.
     """
 
     program: str
@@ -43,6 +46,7 @@ class Symptom(msgspec.Struct, frozen=True, kw_only=True):
     source: str
     causes: tuple[Cause, ...]
     goal: Goal = Goal.RDMA
+    severity: Verdict = Verdict.WARN
 
 
 class Name(msgspec.Struct, frozen=True):
@@ -106,13 +110,20 @@ _REBUILD = Cause("The module was built for another ib_core or driver.", ("peerme
 
 
 def _symptom(
-    program: str, pattern: str, means: str, source: str, *causes: Cause, goal: Goal = Goal.RDMA
+    program: str,
+    pattern: str,
+    means: str,
+    source: str,
+    *causes: Cause,
+    goal: Goal = Goal.RDMA,
+    severity: Verdict = Verdict.WARN,
 ) -> Symptom:
     address = source if source.startswith("https:") else f"{_GITHUB}{source}"
     found = re.compile(pattern, re.IGNORECASE)
     return Symptom(
-        program=program, pattern=found, means=means, source=address, causes=causes, goal=goal
-    )
+        program=program, pattern=found, means=means, source=address, causes=causes, goal=goal,
+        severity=severity,
+    )  # fmt: skip
 
 
 # Texts of a cause before texts of its consequences: the first that matches leads the page.
@@ -420,12 +431,129 @@ SYMPTOMS = (
     ),
     # the kernel
     _symptom(
-        KERNEL, r"Key was rejected by service|module with unavailable key is rejected",
+        KERNEL, r"\bBAR [0-5](?:: | \[)[^\n]{0,80}(?:can't assign; no space|no space for"
+        r"|failed to assign)|BAR\d is 0M|I/O region assigned to your NVIDIA device is invalid",
+        "The firmware left no room for this device's memory window, so no driver can map it.",
+        "HeyMeco/Rockchip-pcie-devices/issues/2",
+        Cause("The bridges' windows are too small.", ("bar1-size", "bar1-resizable"),
+              ("# BIOS: Above 4G Decoding, larger MMIO High Size; a guest: a larger 64-bit window.",
+               "# Else add pci=realloc to the kernel's options.")),
+        severity=Verdict.FAIL,
+    ),
+    _symptom(
+        KERNEL, r"firmware: [^\n]{0,40}gsp_\w+\.bin|loading [^\n]{0,60}gsp_\w+\.bin[^\n]{0,30}fail"
+        r"|firmware load for nvidia/[^\n]{0,60}failed",
+        "The GSP firmware that belongs to this driver's version is not in /lib/firmware.",
+        "NVIDIA/open-gpu-kernel-modules/issues/943",
+        Cause("Module and firmware package are of different versions.", ("driver-loaded",),
+              ("ls /lib/firmware/nvidia", "# Install firmware of the module's version.")),
+        goal=Goal.GPU, severity=Verdict.FAIL,
+    ),
+    _symptom(
+        KERNEL, r"VBIOS[^\n]{0,60}(?:too old|not supported|older than|requires? (?:an )?update)"
+        r"|(?:old|unsupported|newer) (?:GPU )?VBIOS|FSP boot cmds failed|kfspPollForResponse",
+        "The GPU's own firmware (VBIOS, FSP) does not start it with this driver.",
+        "NVIDIA/nvtrust/issues/64",
+        Cause("The VBIOS is too old for this driver or mode, or a reset is due.", (),
+              ("# Cut the power; then ask the maker of the board or server for a newer VBIOS.",)),
+        goal=Goal.GPU, severity=Verdict.FAIL,
+    ),
+    _symptom(
+        KERNEL, r"not (?:been )?(?:supported|qualified) (?:on|by|for) this platform"
+        r"|platform (?:is )?not supported|Chipset not recognized",
+        "NVIDIA's driver does not know this platform: it may refuse to start a GPU there.",
+        "geerlingguy/raspberry-pi-pcie-devices/issues/26",
+        Cause("The board or chip set is not supported.", ("driver-loaded",),
+              ("# Use a platform that NVIDIA's release notes list.",)),
+        goal=Goal.GPU,
+    ),
+    _symptom(
+        KERNEL, r"not supported by the NVIDIA [\d.]+ driver release|not supported by the [\d.]+\s",
+        "This driver's version does not know the GPU: it is newer or older than the GPU.",
+        "NVIDIA/nvtrust/issues/56",
+        Cause("The driver's branch does not have this GPU.", ("driver-loaded",),
+              ("# Install a branch whose README, Supported Products, lists the GPU's PCI ID.",)),
+        goal=Goal.GPU,
+    ),
+    _symptom(
+        KERNEL, r"Cannot initialize GSP|GSP firmware RM|kgspInitRm|kgspBootstrap|GSP[^\n]{0,40}boot"
+        r"[^\n]{0,20}fail",
+        "The GPU's system processor (GSP) did not start with this driver.",
+        "NVIDIA/open-gpu-kernel-modules/issues/943",
+        Cause("The driver does not fit the GPU, its VBIOS or its mode.", ("driver-loaded",),
+              ("# Cut the power; then another release of the driver, and the board's VBIOS.",)),
+        goal=Goal.GPU,
+    ),
+    _symptom(
+        KERNEL, r"Xid \([^)]{0,40}\): (?:13|31|43|45),",
+        "An error of a program that ran on the GPU (Xid 13, 31, 43, 45), not of the machine.",
+        "https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html",
+        Cause("A program accessed memory that is not its own, or was stopped."),
+        goal=Goal.GPU, severity=Verdict.OK,
+    ),
+    _symptom(
+        KERNEL, r"Xid \([^)]{0,40}\): (?:119|120),|Timeout .{0,20}waiting for RPC from GSP",
+        "The GPU's system processor (GSP) stopped answering: the GPU needs a reset.",
+        "https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html",
+        Cause("A defect of the driver or the GPU.", ("driver-loaded",),
+              ("# Reset the GPU or restart; then update the driver.",)), goal=Goal.GPU,
+    ),
+    _symptom(
+        KERNEL, r"Xid \([^)]{0,40}\): (?:48|63|64|92|94|95|140|160|171|172),",
+        "An error of the GPU's memory (ECC): rows may wait to be remapped, or the GPU is worn.",
+        "https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html",
+        Cause("GPU memory.", (), ("nvidia-smi -q -d ROW_REMAPPER,ECC", "# Reset the GPU.")),
+        goal=Goal.GPU,
+    ),
+    _symptom(
+        KERNEL, r"request_mem_region failed|already (?:bound|in use) by|rivafb, nvidiafb",
+        "Another driver has the GPU's memory.",
+        "NVIDIA/open-gpu-kernel-modules/issues/322",
+        Cause("nouveau, a frame buffer or vfio-pci holds the GPU.", ("driver-loaded",)),
+        goal=Goal.GPU,
+    ),
+    _symptom(
+        KERNEL, r"version magic '", "The module was built for another kernel than the running one.",
+        "https://docs.kernel.org/kbuild/modules.html",
+        Cause("The module is not of this kernel.", ("driver-loaded", "rdma-devices"),
+              ("# Build it again for the running kernel (dkms autoinstall), then restart.",)),
+        goal=Goal.GPU,
+    ),
+    _symptom(
+        KERNEL, r"insufficient power on the PCIe slot",
+        "The slot grants the card less power than it asks for: optical modules may stay off.",
+        "https://docs.kernel.org/networking/device_drivers/ethernet/mellanox/mlx5/index.html",
+        Cause("The slot's power limit.", (),
+              ("# BIOS or BMC: the slot's power; else another slot.",)),
+    ),
+    _symptom(
+        KERNEL, r"health (?:is )?compromised|device's health|assert_var|slot_reset[^\n]{0,99}"
+        r"err = -|FW fatal|firmware[^\n]{0,20}fatal",
+        "The NIC's firmware stopped, and its driver could not bring it back.",
+        "MiaAI-Lab/DeepSeek-v4-Flash-DSpark-2x-DGX-Spark/issues/146",
+        Cause("Firmware, heat or a defect.", ("firmware-version", "rdma-devices"),
+              ("# Cut the power; then update the card's firmware.",)), severity=Verdict.FAIL,
+    ),
+    _symptom(
+        KERNEL, r"ACCESS_REG\(0x805\)|Port module event: module \d+, Cable (?:un)?plugged",
+        "A question about a module or counter that this card does not answer; nothing is wrong.",
+        "https://docs.kernel.org/networking/device_drivers/ethernet/mellanox/mlx5/index.html",
+        Cause("Nothing is wrong."), severity=Verdict.OK,
+    ),
+    _symptom(
+        KERNEL, r"(?:Port module event\[error\]|Cable error|Bad cable|High temperature)",
+        "The cable or optical module of a port has an error.",
+        "https://docs.kernel.org/networking/device_drivers/ethernet/mellanox/mlx5/index.html",
+        Cause("Cable, module or heat.", ("rdma-devices",), ("# Change the cable or module.",)),
+    ),
+    _symptom(
+        KERNEL, r"Key was rejected by service|Loading of (?:unsigned |)module (?:is|with unava)"
+        r"|Lockdown: [^\n]{0,60}unsigned module",
         "Secure Boot refuses a module that is not signed with an enrolled key: any module.",
         "https://docs.kernel.org/admin-guide/module-signing.html",
         Cause("The module is not signed.", ("driver-loaded",),
               ("sudo mokutil --sb-state", "# Enrol the key of DKMS (mokutil --import), restart.")),
-        goal=Goal.GPU,
+        goal=Goal.GPU, severity=Verdict.FAIL,
     ),
     _symptom(
         KERNEL, r"disagrees about version of symbol|Unknown symbol (?:ib|nvidia_p2p)_",
@@ -442,7 +570,7 @@ SYMPTOMS = (
         KERNEL, r"detected invalid context, skipping further processing",
         "Harmless: nvidia-peermem before driver 560 says so when a program ends.",
         "Mellanox/nv_peer_memory/issues/120",
-        Cause("Nothing is wrong; the message ends with driver 560."),
+        Cause("Nothing is wrong; the message ends with driver 560."), severity=Verdict.OK,
     ),
     _symptom(
         KERNEL, r"Firmware over \d{1,9} MS in pre-initializing state|Waiting for FW initialization",
@@ -450,6 +578,7 @@ SYMPTOMS = (
         "mwrnd/innova2_flex_xcku15p_notes/issues/8",
         Cause("The firmware is damaged or of another card.", ("firmware-version",),
               ("# Cut the power for a minute; else write the firmware of its PSID again.",)),
+        severity=Verdict.FAIL,
     ),
     _symptom(
         KERNEL, r"handle_hca_cap failed",
@@ -475,8 +604,9 @@ SYMPTOMS = (
         KERNEL, r"Xid[^\n]{0,60}\b79\b|fallen off the bus",
         "The GPU does not answer any more: power, seat, heat, or a defect.",
         "NVIDIA/open-gpu-kernel-modules/issues/1151",
-        Cause("The GPU is lost until the power is cut.", ("driver-loaded", "gpu-present")),
-        goal=Goal.GPU,
+        Cause("The GPU is lost until the power is cut.", ("driver-loaded", "gpu-present"),
+              ("# Cut the power, not only restart; check power cables, seat and temperature.",)),
+        goal=Goal.GPU, severity=Verdict.FAIL,
     ),
     _symptom(
         KERNEL, r"requires use of the NVIDIA open kernel modules|not supported by open nvidia\.ko",
@@ -508,7 +638,10 @@ SYMPTOMS = (
     _symptom(
         KERNEL, r"AER:[^\n]{0,60}(?:Uncorrect|Fatal)|PCIe Bus Error: severity=(?:Uncorrect|Fatal)",
         "A PCIe link has errors that are not corrected: seat, riser, cable.",
-        "https://docs.kernel.org/PCI/pcieaer-howto.html", Cause("A bad link.", ("link",)),
+        "https://docs.kernel.org/PCI/pcieaer-howto.html",
+        Cause("A bad link.", ("link",),
+              ("# Reseat card, riser or cable; if soldered: the maker's firmware, service.",)),
+        severity=Verdict.FAIL,
     ),
     # what leads to more than one of the above
     _symptom(

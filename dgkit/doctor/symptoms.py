@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from .diagnosis import Diagnosis
+from .facts import kernel_log
 from .facts.pci import address
 from .finding import Finding, Verdict
 from .machine import Machine
@@ -191,9 +192,6 @@ def needed_checks(found: Iterable[Match]) -> tuple[str, ...]:
 
 def kernel_words(machine: Machine) -> tuple[list[Match], str]:
     """Return the symptoms found in the kernel's log, and why it could not be read, if so."""
-    log = machine.read.run("dmesg")
-    if log.ok and not log.code:
-        return matches(log.text, [one for one in SYMPTOMS if one.program == KERNEL]), ""
-    if log.code:
-        return [], "The kernel's log is for root only here (kernel.dmesg_restrict)."
-    return [], f"The kernel's log was not read: {log.why or 'no dmesg'}."
+    log = machine.know(kernel_log.log)
+    text = "\n".join(line.text for line in log.lines)
+    return matches(text, [one for one in SYMPTOMS if one.program == KERNEL]), log.why

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from .. import finding, references
-from ..facts import cuda, gpus, nvidia_topo, pairs, virtual
+from ..facts import cuda, gpus, kernel_log, nvidia_topo, pairs, virtual
 from ..facts.gpus import Gpu
 from ..facts.nvidia_smi import smi
 from ..facts.pairs import Pair
@@ -21,7 +21,7 @@ _SMI = references.NVIDIA_SMI("topo -m, Legend")
 _XIDS = references.XID()
 _FABRIC = references.NVIDIA_SMI("Fabric")
 _PEERS = references.CUDA_GUIDE("Peer-to-Peer Memory Access")
-_XID = re.compile(r"NVRM: Xid \(PCI:([0-9A-Fa-f:.]{5,16})\): (\d{1,4}),")
+_XID = re.compile(r"NVRM: Xid \(PCI:[0-9A-Fa-f:.]{5,16}\): (\d{1,4}),")
 _NVLINK_XIDS = frozenset({74, *range(144, 151)})  # NVLink up to 4, and 5 (the catalogue of Xids)
 _MOST_PEERS = 8  # of a GPU in the system, without NVSwitch
 _NOT_READY = "CUDA does not start (802)"
@@ -133,8 +133,9 @@ _REFUSED = {
 
 def _nvlink_errors(machine: Machine) -> dict[str, str]:
     """Return the last Xid of NVLink in the kernel's log, by the GPU's address without function."""
-    found = _XID.findall(machine.read.run("dmesg").text)
-    return {at.lower().partition(".")[0]: xid for at, xid in found if int(xid) in _NVLINK_XIDS}
+    lines = machine.know(kernel_log.log).lines
+    found = ((line.address, _XID.search(line.text)) for line in lines)
+    return {at: xid[1] for at, xid in found if xid and int(xid[1]) in _NVLINK_XIDS}
 
 
 @check(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from ..machine import Machine
-from . import nvidia_proc
+from . import kernel_log, nvidia_proc
 from .distribution import os_release
 from .doca import ofed
 from .nvidia_proc import version_key
@@ -36,11 +36,6 @@ def lacks_interface(machine: Machine) -> bool:
         return True
     linux = machine.know(uname)
     return linux.version >= (6, 8) and "nvidia" not in linux.release
-
-
-def log_lines(text: str) -> list[str]:
-    """Return the parts of the kernel log about ib_core symbols that the module does not find."""
-    return [match[0] for match in _REFUSED.finditer(text)]
 
 
 def lists_peers(machine: Machine) -> bool | None:
@@ -133,8 +128,8 @@ def trouble(machine: Machine) -> str:
     was built for (err -22). "built without": the module was built when MLNX_OFED's ib_core was not
     installed, and its initialization fails.
     """
-    log, depends = machine.read.together(["run dmesg", "run modinfo -F depends nvidia-peermem"])
-    if log_lines(log.text):
+    depends = machine.read.run("modinfo", "-F", "depends", "nvidia-peermem")
+    if any(_REFUSED.search(line.text) for line in machine.know(kernel_log.log).lines):
         return "refused"
     # an ib_core that is not listed may be built into the kernel
     core = "ib_core" in (machine.know(nvidia_proc.modules) or {})
