@@ -102,7 +102,7 @@ def chapters(into: Path) -> None:
     listed = {
         name: (title, first_sentence(ROOT / source))
         for source, (name, title) in CHAPTERS.items()
-        if name != "readme"
+        if name not in ("readme", "security")  # the first page's list has them
     }
     write(into / "chapters/index.md", contents("Guide", listed))
     for picture in (*(ROOT / "notebooks").glob("*.png"), *(ROOT / "notebooks").glob("*.gif")):

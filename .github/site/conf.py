@@ -20,6 +20,7 @@ nb_mime_priority_overrides = [
 ]
 nb_merge_streams = True
 
+highlight_language = "none"  # of code without a language, such as a diagram
 smartquotes = False  # `--` in a sentence is an option of a command
 
 autodoc_member_order = "bysource"
@@ -45,6 +46,9 @@ _ALONE = (
     "where",
     "demo",
     "chapters/readme",
+    "chapters/security",
+    "glossary",
+    "install",
 )
 html_sidebars = {page: [] for page in _ALONE}
 html_theme_options = {

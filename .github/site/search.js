@@ -5,7 +5,7 @@
 const FEW = 3;
 const MOST = 12;
 // Fields of a result: document, title, anchor, description, score, file, kind.
-const [SCORE, FILE] = [4, 5];
+const [DOCUMENT, TITLE, SCORE, FILE] = [0, 1, 4, 5];
 
 function withMostWords(withAllWords, words, excluded) {
   const pages = new Map();
@@ -25,14 +25,40 @@ function withMostWords(withAllWords, words, excluded) {
   });
 }
 
+// Sphinx gives all pages that have a word the same score, and sorts them by title. Of these the
+// guide comes first; a name of the API does only if the query is that name.
+const KINDS = [
+  [/^chapters\/(changes|contributing)/, 0],
+  [/^(install|glossary|support)/, 4],
+  [/^(chapters\/|questions|where|arm-gpu)/, 3],
+  [/^checks\//, 2],
+  [/^tutorials\//, 1],
+];
+const PARTIAL = -20;
+
+function rank(results) {
+  for (const result of results) {
+    result[SCORE] += KINDS.find(([pages]) => pages.test(result[DOCUMENT]))?.[1] ?? 0;
+  }
+  return results;
+}
+
 function extend(search) {
   const withAllWords = search.performTermsSearch;
+  const named = search.performObjectSearch;
   search.performTermsSearch = (words, excluded) => {
     const found = withAllWords(words, excluded);
-    if (found.length >= FEW || words.size < 2) return found;
+    if (found.length >= FEW || words.size < 2) return rank(found);
     const known = new Set(found.map((result) => result[FILE]));
     const more = withMostWords(withAllWords, words, excluded);
-    return [...found, ...more.filter((result) => !known.has(result[FILE]))];
+    return [...rank(found), ...more.filter((result) => !known.has(result[FILE]))];
+  };
+  search.performObjectSearch = (name, words) => {
+    const found = named(name, words);
+    for (const result of found) {
+      if (!`.${result[TITLE]}`.toLowerCase().endsWith(`.${name}`)) result[SCORE] += PARTIAL;
+    }
+    return found;
   };
 }
 
