@@ -35,7 +35,8 @@ LAB1: Table = {
     "format": Concept("each field is read where it is, in its byte order", 2),
     "deleted": Concept("deleted nodes are passed over", 1),
     "accepts": Concept("undamaged memory is accepted", 0),
-    "damage": Concept("damaged memory is refused with ValueError", 1),
+    "damage": Concept("damaged memory is refused with ValueError", 2),
+    "named": Concept("the error names what is damaged: magic, CRC, the offset of a node", 1),
 }
 LAB2: Table = {
     "ring": Concept("a full and an empty ring, and the order of values", 2),

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+import re
 import struct
 import zlib
 from collections.abc import Callable
@@ -235,19 +236,29 @@ def check_header(got: Any, image: bytes) -> None:
         )
 
 
-def check_refused(function: submission.RemoteFunction, image: bytes, mark: tuple[int, int]) -> None:
-    """Expect a ValueError raised by the student's code, not an unhandled error of dgkit."""
+def check_refused(function: submission.RemoteFunction, image: bytes, mark: tuple[int, int]) -> str:
+    """Expect a ValueError raised by the student's code, not one of dgkit; return its text."""
     try:
         got = called(function, ForeignMemory(image))
     except submission.SubmissionFailed as exc:
         kinds = exc.kinds
         expect("ValueError" in kinds and "DgkitError" not in kinds, f"no ValueError: {exc}")
-        return
+        return str(exc)
     start = mark[0] & ~15
     raise verdict.WrongAnswer(
         f"it returned {got!r:.60}; it must raise ValueError\n"
         + hexdump(image[start : start + 32], start, mark)
     )
+
+
+def names_offset(said: str, *offsets: int) -> bool:
+    """Return whether a text has one of these numbers, in decimal or hexadecimal notation."""
+    words = re.findall(r"\w+", said.lower())
+    return any(word in (str(each), f"{each:x}") for each in offsets for word in map(_bare, words))
+
+
+def _bare(word: str) -> str:
+    return word.removeprefix("0x").lstrip("0")
 
 
 def test_node(read_node: Function) -> None:

@@ -46,6 +46,11 @@ HINTS: Mapping[str, tuple[str, str, str]] = {
             "the end with the count."
         ),
     ),
+    "named": (
+        "What would you want to read in the message of an error, at three in the morning?",
+        "Which of magic and CRC is wrong, and at which offset is the node?",
+        "A BoundsError that becomes a ValueError still needs the node's offset in its text.",
+    ),
     # Lab 2
     "ring": (
         "When is a ring with n slots full, and when is it empty, in terms of head and tail?",

@@ -220,6 +220,9 @@ def test_post_entry(post_entry: Function, order: str) -> None:
         with report.case(f"{3 * SLOTS} entries: three laps", "laps"), Ring() as ring:
             for _ in range(3 * SLOTS):
                 _check_post(rng, function, ring, order)
+        with report.case("entries 65,535 and 65,536: numbers of 16 bits", "laps"):
+            for index in (0xFFFF, 0x10000):
+                _check_numbers(rng, function, index, order)
         with (
             report.case("a NIC that looks at any moment", "announcement"),
             Ring(ordered=True) as ring,
@@ -227,6 +230,21 @@ def test_post_entry(post_entry: Function, order: str) -> None:
             for _ in range(SLOTS + 2):
                 _check_post(rng, function, ring, order)
     report.finish()
+
+
+def _check_numbers(
+    rng: random.Random, function: submission.RemoteFunction, index: int, order: str
+) -> None:
+    """Expect numbers of 16 bits in what a post stores; no NIC here has counted so far."""
+    with Ring() as ring:
+        function(ring, index, ring.number, *_ordered(ring.request(rng), order))
+        stored = dict(ring._pending)
+    number, count = index & 0xFFFF, index + 1 & 0xFFFF
+    begin, record = stored.get(index % SLOTS, b"")[:4], stored.get("record", b"")
+    expect(
+        (begin, record) == ((number << 8 | 8).to_bytes(4, "big"), count.to_bytes(4, "big")),
+        f"entry {index} begins with {begin.hex()}, and the record is {record.hex()}",
+    )
 
 
 def _check_post(

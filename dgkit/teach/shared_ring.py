@@ -21,7 +21,6 @@ from .verdict import expect
 TAIL, HEAD, ARMED, SLOT = 0, 1, 2, 3
 _MASK = (1 << 32) - 1
 _NAMES = {TAIL: "tail", HEAD: "head", ARMED: "armed"}
-_SCHEDULES = 30
 _SWITCHES = 2  # of sides in an enumerated schedule, besides those when a side ends or sleeps
 _MOST_SCHEDULES = 400  # that are enumerated, those with fewer switches first
 _STEPS = 3000
@@ -29,7 +28,7 @@ _IDLE_CALLS = 100
 _SHOWN = 24
 
 # A script is a generator that yields a function with its arguments and receives the function's
-# value. If it yields None instead of a function, it sleeps until the doorbell rings.
+# value. If it yields None and a condition, it waits until that holds.
 Script = Generator[tuple["submission.RemoteFunction | None", Sequence[Any]], Any, None]
 
 
@@ -131,13 +130,14 @@ class _Actor:
         self.name, self._script, self._ring = name, script, ring
         self._call: submission.Call | None = None
         self._request: submission.Request | None = None
-        self.done = self._asleep = False
+        self.done = False
+        self._until: Callable[[], bool] | None = None
         self._advance(None)
 
     @property
     def ready(self) -> bool:
         """Return whether this side can execute a step."""
-        return not self.done and (not self._asleep or self._ring.bell)
+        return not self.done and (self._until is None or self._until())
 
     def _advance(self, value: Any) -> None:
         """Run the script until a call makes a request, or the script ends."""
@@ -148,7 +148,7 @@ class _Actor:
                 self.done = True
                 return
             if function is None:
-                self._asleep = True
+                (self._until,) = args
                 return
             self._call = function.start(*args)
             self._request = self._call.next()
@@ -158,9 +158,9 @@ class _Actor:
         raise verdict.WrongAnswer(f"{_IDLE_CALLS} calls without one access of the ring")
 
     def step(self) -> None:
-        """Execute the pending request (or wake up), and advance to the next one."""
-        if self._asleep:
-            self._asleep = self._ring.bell = False
+        """Execute the pending request (or end waiting), and advance to the next one."""
+        if self._until:
+            self._until = None
             self._advance(None)
             return
         assert self._call
@@ -183,24 +183,10 @@ def _run(choose: Choice, ring: Ring, producer: Script, consumer: Script) -> None
         ready = [actor for actor in actors if actor.ready]
         if all(actor.done for actor in actors):
             return
-        expect(bool(ready), f"a lost wake-up: the consumer sleeps forever\n{ring.story()}")
+        stuck = "a lost wake-up: the consumer sleeps" if ring.armings else "both sides wait"
+        expect(bool(ready), f"{stuck} forever\n{ring.story()}")
         choose(ready).step()
     raise verdict.WrongAnswer(f"no end after {_STEPS} steps\n{ring.story()}")
-
-
-def _at_random(rng: random.Random) -> Choice:
-    """Return a random schedule, in which a side goes on in bursts."""
-    stay = rng.choice((0.2, 0.5, 0.8, 0.95))
-    current: _Actor | None = None
-
-    def choose(ready: Sequence[_Actor]) -> _Actor:
-        nonlocal current
-        if current not in ready or rng.random() > stay:
-            current = rng.choice(ready)
-        assert current
-        return current
-
-    return choose
 
 
 def _switching(first: str, switches: Sequence[int], both: list[int]) -> Choice:
@@ -246,18 +232,26 @@ def _enumerate(run: Callable[[Choice], None], most_switches: int = _SWITCHES) ->
 def _produce(function: submission.RemoteFunction, ring: Ring, values: Sequence[int]) -> Script:
     for value in values:
         while True:
+            stores = len(ring.stores)
             accepted = yield function, (ring, value)
             expect(type(accepted) is bool, f"submit returned {accepted!r:.60}; it must be a bool")
             if accepted:
                 break
+            yield None, (_after(ring, stores),)
 
 
 def _consume(function: submission.RemoteFunction, ring: Ring, values: Sequence[int]) -> Script:
     for number, value in enumerate(values):
-        got = None
-        while got is None:
-            got = yield function, (ring,)
+        stores = len(ring.stores)
+        while (got := (yield function, (ring,))) is None:
+            yield None, (_after(ring, stores),)
+            stores = len(ring.stores)
         _expect_value(got, value, number, ring)
+
+
+def _after(ring: Ring, stores: int) -> Callable[[], bool]:
+    """Return a condition that holds after the next store: polling before it finds nothing new."""
+    return lambda: len(ring.stores) > stores
 
 
 def _expect_value(got: Any, value: int, number: int, ring: Ring) -> None:
@@ -312,21 +306,21 @@ def _fill_and_drain(
 
 
 def test_schedules(submit: Function, take: Function, **words: int) -> None:
-    """Test submit and take by random schedules of both sides."""
+    """Test submit and take in all schedules with a switch of sides, and when they cannot go on."""
     rng, report = verdict.seeded("schedules"), verdict.Report(concepts.LAB2)
     with _sides(submit, take) as (put, get):
-        for start, concept in ((0, "publication"), (_MASK - 3, "wrap")):
-            title = f"{_SCHEDULES // 2} random schedules of both sides, from index {start}"
-            with report.case(title, concept, required=start == 0):
-                for _ in range(_SCHEDULES // 2):
-                    ring = Ring(rng.choice((1, 2, 4)), start, Words(**words))
-                    values = [rng.randrange(1 << 32) for _ in range(8)]
-                    _run(
-                        _at_random(rng),
-                        ring,
-                        _produce(put, ring, values),
-                        _consume(get, ring, values),
-                    )
+
+        def run(choose: Choice, slots: int, start: int, values: list[int]) -> None:
+            ring = Ring(slots, start, Words(**words))
+            _run(choose, ring, _produce(put, ring, values), _consume(get, ring, values))
+
+        values = [rng.randrange(1 << 32) for _ in range(3)]
+        title = "a ring of one slot, in all schedules with a switch of sides"
+        with report.case(title, "publication", required=True):
+            _enumerate(partial(run, slots=1, start=0, values=values), 1)
+        title = "indices that wrap at 2**32, in all schedules with a switch of sides"
+        with report.case(title, "wrap"):
+            _enumerate(partial(run, slots=2, start=_MASK - 1, values=values), 1)
     report.finish()
 
 
@@ -344,13 +338,15 @@ def test_batch(submit_many: Function, take: Function, **words: int) -> None:
             ring = Ring(4, 0, numbers)
             expect(put(ring, []) == 0, "it must return 0")
             expect(not ring.stores, f"it stores\n{ring.story()}")
-        title = "a batch is visible only when it is whole, in random schedules"
+        values = [rng.randrange(1 << 32) for _ in range(3)]
+
+        def run(choose: Choice) -> None:
+            ring = Ring(4, 0, numbers)
+            _run(choose, ring, _produce_batch(put, ring, values), _consume(get, ring, values))
+
+        title = "a batch is visible only when it is whole, in all schedules with a switch of sides"
         with report.case(title, "publication"):
-            for _ in range(_SCHEDULES // 4):
-                ring = Ring(8, 0, numbers)
-                values = [rng.randrange(1 << 32) for _ in range(6)]
-                batch = _produce_batch(put, ring, values)
-                _run(_at_random(rng), ring, batch, _consume(get, ring, values))
+            _enumerate(run, 1)
     report.finish()
 
 
@@ -439,7 +435,8 @@ def _consume_asleep(
                 f"prepare_to_sleep returned {may_sleep!r:.60}; it must be a bool",
             )
             if may_sleep:
-                yield None, ()
+                yield None, (lambda: ring.bell,)
+                ring.bell = False
         _expect_value(got, value, number, ring)
 
 

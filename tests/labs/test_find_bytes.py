@@ -18,8 +18,10 @@ NOTHING = dict.fromkeys(FULL, 0.0)
 NAMES = ("read_header", "read_node", "walk")
 
 BIG_ENDIAN = solution(LAB) | {
-    "read_header": solution(LAB)["read_header"].replace('"<8sHHIQI"', '">8sHHIQI"')
+    "read_header": solution(LAB)["read_header"].replace('"<8sHHIQI"', '">8sHHIQI"'),
+    "walk": solution(LAB)["walk"].replace("seen, ", "read_header(memory)\n    seen, "),
 }
+assert "read_header(memory)" in BIG_ENDIAN["walk"]
 TRUSTING = solution(LAB) | {
     "walk": """
 import struct
@@ -55,7 +57,7 @@ def test_the_skeleton_scores_nothing():
 
 def test_the_wrong_byte_order_costs_the_parts_that_read_the_header_and_says_which_bytes():
     made = score(LAB, BIG_ENDIAN)
-    assert made.points == FULL | {"test_header": 0.0, "test_header_damage": 0.0}
+    assert made.points == FULL | {"test_header": 0.0, "test_header_damage": 0.0}, "walk uses it"
     assert "ValueError: the CRC is" in made.feedback["test_header"]
 
 
