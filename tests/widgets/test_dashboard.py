@@ -147,6 +147,8 @@ def test_show_me_runs_while_a_cell_does(session, view, monkeypatch):
 
 def test_show_me_runs_each_step_and_names_its_python(session, view):
     board = view(dashboard(session))
+    strip = view(board.panel.panels.hex)
+    strip.ask("overview", view="one")
     board.ask("show_me")
     with pytest.raises(PanelError, match="the steps are running"):
         board.ask("show_me")
@@ -163,6 +165,11 @@ def test_show_me_runs_each_step_and_names_its_python(session, view):
     assert panels.plot.measuring
     assert re.fullmatch(_SAID, shown["said"])
     panels.plot.stop()
+    seen = len(strip.of("overview"))
+    strip.ask("overview", view="one")
+    until(lambda: len(strip.of("overview")) > seen, "the overview is read")
+    *_, changed = [message for message in strip.messages if message[0]["kind"] == "overview"][-1][1]
+    assert not any(changed), "the image is not marked as a change"
     state = board.ask("hello")
     assert state["sample"] == shown
     assert re.fullmatch(r"[\d.]+ µs", state["latency"]["value"])

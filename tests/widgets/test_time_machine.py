@@ -7,6 +7,7 @@ from traitlets import TraitError
 
 from dgkit.widgets.hexview.hexview import HexView
 from dgkit.widgets.hexview.time_machine import WRITERS
+from dgkit.widgets.hexview.write_history import MAX_ARRAY
 
 HOST, DPU, OUTSIDE, UNKNOWN = map(WRITERS.index, ("host", "DPU", "outside", "unknown"))
 
@@ -131,6 +132,21 @@ def test_the_history_of_a_region_of_any_size_has_what_was_written_and_seen(sessi
     session.write(region, bytes(100_000))  # more than the history has room for
     session.write(region, b"last", 4)
     assert (past(shown)["first"], past(shown)["last"]) == (3, 4)
+
+
+def test_behind_an_array_too_large_to_copy_the_history_begins_again_and_says_so(session, view):
+    region = session.empty(MAX_ARRAY + 1)
+    shown = view(HexView(session, region, history="16M"))
+    session.write(region, bytearray(MAX_ARRAY))
+    session.write(region, bytes(MAX_ARRAY + 1))
+    assert (past(shown)["first"], past(shown)["last"]) == (0, 2)
+    session.write(region, bytearray(b"x" * (MAX_ARRAY + 1)))
+    assert (past(shown)["first"], past(shown)["last"]) == (3, 3)
+    assert "Arrays over 64 KiB are not kept" in past(shown)["text"]
+    session.write(region, b"later", 8)
+    shown.ask("moment", to=3)
+    assert fetch(shown)[0] == b"x" * 8
+    assert fetch(shown, 8)[1] == bytes([UNKNOWN] * 5 + [0] * 3)
 
 
 def test_the_size_of_the_history_is_a_trait(session, hexview, region):

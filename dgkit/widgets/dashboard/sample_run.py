@@ -138,6 +138,7 @@ class SampleRun:
         self._took_ns = median(took)
 
     def _select_first_bytes(self) -> scheduler.Steps:
+        self._panels.hex.mark()  # the image is what there is to see, not what changed
         self._panels.hex.select(0, 16)
         yield
 

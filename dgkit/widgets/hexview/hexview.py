@@ -48,7 +48,8 @@ class HexView(SessionPanel, ValueWidget):  # type: ignore[misc]
     they were, coloured by who wrote them. A change that no transfer of the session reported, such
     as a store of the CPU, is shown as changed outside, once the view has read it. Of a region that
     is more than half as large as the history, bytes that no view showed before their write are
-    unknown. Fields, image and overview always show the bytes of now.
+    unknown. Fields, image and overview always show the bytes of now. An array of more than 64 KiB
+    is not copied: the history begins again behind its write (`bytes` of any size are kept).
 
     Attributes:
         region: The region shown, or None. A view that was made without a region selects the

@@ -13,7 +13,7 @@ from ...validate import whole
 from ..base import scheduler
 from ..base.panel import handler
 from .view_pages import Page
-from .write_history import OUTSIDE, UNKNOWN, WriteHistory, record_writes
+from .write_history import MAX_ARRAY, OUTSIDE, UNKNOWN, WriteHistory, record_writes
 
 if TYPE_CHECKING:
     from ...session import Session, SessionRegion
@@ -167,6 +167,8 @@ class TimeMachine:
         region, budget = self._selection.current(), self.budget or 0
         partly = region is not None and 2 * region.size > budget
         unknown = " Bytes that no view showed before their write are ··." if partly else ""
+        if history.left_out:
+            unknown += f" Arrays over {size_text(MAX_ARRAY)} are not kept; bytes objects are."
         return f"{kept}{fallen}; limit {size_text(budget)}.{unknown}"
 
     def apply(self, page: Page) -> Page:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ...session import EndedWrite, Session, SessionRegion
 
 MAX_WRITES = 65_536  # also bounds the time to reconstruct bytes: some milliseconds
+MAX_ARRAY = 64 << 10  # bytes; to copy a larger array would slow its write noticeably
 _WRITE_COST = 300  # bytes of memory that a recorded write occupies besides its data
 _PIECE_COST = 300
 OUTSIDE = "outside"  # writer of bytes that no write of the session explains
@@ -180,6 +181,7 @@ class WriteHistory:
     Attributes:
         lock: Held by each method; a caller that holds it sees no write meanwhile.
         budget: Bytes of memory that it may occupy.
+        left_out: Whether an array was written that was too large to be copied.
 
     Args:
         data: Bytes of the region as the history begins, at most half the budget, or its size.
@@ -189,6 +191,7 @@ class WriteHistory:
     def __init__(self, data: bytes | int, budget: int) -> None:
         self.first = 0
         self.budget = budget
+        self.left_out = False
         known, self._size = (None, data) if isinstance(data, int) else (data, len(data))
         self._base = _Pieces(self._size, known)
         self._base_limit = len(known or b"") + max(budget // 4, _PIECE_COST)
@@ -208,11 +211,12 @@ class WriteHistory:
         """Bytes of memory in use."""
         return self._base.cost + self._cost
 
-    def ended(self, write: Write) -> None:
-        """Record a write that has ended."""
+    def ended(self, write: Write, *, left_out: bool = False) -> None:
+        """Record a write that has ended; begin again behind one that is `left_out`."""
         with self.lock:
             self._active_ns = max(self._active_ns, write.end_ns)
-            if write.size > self.budget:
+            self.left_out |= left_out
+            if left_out or write.size > self.budget:
                 self._begin_again()
                 return
             raced = False
@@ -394,6 +398,7 @@ def record_writes(
 ) -> Callable[[], None]:
     """Record a session's writes to a region; `bytes` that were written are not copied.
 
+    The history begins again behind an array of more than MAX_ARRAY bytes.
     The bytes of a copy that the DPU made are read back.
 
     Args:
@@ -408,15 +413,17 @@ def record_writes(
         if write.region is not region:
             return
         ended = time.time_ns(), write.begin_ns, time.monotonic_ns()
-        data = None
-        if not write.failed and write.size <= history.budget:
+        array = not isinstance(write.data, bytes | None)
+        left_out, data = array and write.size > MAX_ARRAY, None
+        if not write.failed and not left_out and write.size <= history.budget:
             with contextlib.suppress(DgkitError):  # for example, the DPU may only write the region
                 data = write.data
                 if data is None:
                     data = session.read(region, write.size, write.offset)
         by = writer if write.data is not None else "DPU"
         kept = None if data is None else bytes(data)
-        history.ended(Write(next(numbers), by, write.offset, write.size, kept, *ended))
+        ended_write = Write(next(numbers), by, write.offset, write.size, kept, *ended)
+        history.ended(ended_write, left_out=left_out)
         if then is not None:
             then()
 
