@@ -14,13 +14,14 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
+from html import escape
 from pathlib import Path
 from typing import Any
 
 from .child import bound, start_program
 from .dma import measure
 from .files import beside_core
-from .html_cards import table
+from .html_cards import Html, table
 from .unique import Closable
 from .units import size_text, us
 
@@ -200,26 +201,37 @@ class Rank:
 
 
 class Ranks(tuple[Rank, ...]):
-    """The communicators of a folder, by rank. Shown as a matrix in a notebook."""
+    """The communicators of a folder, by rank. Shown as a coloured matrix in a notebook."""
 
     __slots__ = ()
 
     def _repr_html_(self) -> str:
         most = max((rank.ranks for rank in self), default=0)
+        brightest = max((_moved(peer) for rank in self for peer in rank.peers), default=0)
         return str(
             table(
-                "NCCL's puts and signals by dgkit: from rank (row) to rank (column)",
+                "NCCL's puts, signals and gets by dgkit: from rank (row) to rank (column)",
                 ["from", *map(str, range(most))],
-                [[f"rank {rank.rank}", *map(_cell, rank.peers)] for rank in self],
+                [
+                    [f"rank {rank.rank}", *(_square(peer, brightest) for peer in rank.peers)]
+                    for rank in self
+                ],
             )
         )
 
 
-def _cell(peer: Peer) -> str:
-    parts = [f"{name} {kind}" for name, kind in _kinds(peer) if kind.count]
-    if peer.failed:
-        parts.append(f"{peer.failed} failed")
-    return "; ".join(parts) or "-"
+def _moved(peer: Peer) -> int:
+    return sum(kind.bytes for _, kind in _kinds(peer))
+
+
+def _square(peer: Peer, brightest: int) -> Html:
+    """Return a square with the bytes moved, coloured by them; pointing at it shows the rest."""
+    rest = "; ".join(f"{name} {kind}" for name, kind in _kinds(peer) if kind.count)
+    text = size_text(_moved(peer)) + f", {peer.failed} failed" * bool(peer.failed)
+    colour = f"rgba(30, 136, 229, {0.6 * _moved(peer) / max(brightest, 1):.2f})"
+    edge = "2px solid #d32f2f" if peer.failed else "2px solid transparent"
+    style = f"display:block;padding:12px 8px;background:{colour};border:{edge};text-align:center"
+    return Html(f'<span style="{style}" title="{escape(rest)}">{escape(text)}</span>')
 
 
 def _kinds(peer: Peer) -> tuple[tuple[str, Transfers], ...]:
