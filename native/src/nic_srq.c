@@ -107,10 +107,12 @@ void dg_nic_srq_attach(struct dg_nic_qp *qp, struct dg_nic_srq *s)
 
 bool dg_nic_srq_follow(struct dg_nic_qp *qp)
 {
+	if (qp->state == DG_NIC_ERROR) /* which may have no peer */
+		return false;
 	const uint32_t has = atomic_load_explicit(&qp->box->srq, memory_order_relaxed) & ~NIC_SRQ_UNKNOWN;
 	const uint32_t wanted = atomic_load_explicit(&qp->far->srq, memory_order_acquire) & 0xffffff;
 	struct dg_nic_srq *s = qp->nic->srqs;
-	if (wanted == has || qp->state == DG_NIC_ERROR || !dg_nic_is_peer(qp) ||
+	if (wanted == has || !dg_nic_is_peer(qp) ||
 	    atomic_load_explicit(&qp->far->delivered, memory_order_relaxed) != qp->received)
 		return false;
 	while (s && (s->number != wanted || s->domain != qp->c.domain))

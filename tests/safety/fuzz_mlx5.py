@@ -49,7 +49,7 @@ def plain():
     pd, cq = handle("pd"), handle("cq")
     state = chance.choice([0, 1, 2, 3, 6])
     mask = {0: 1, 1: 0x39, 2: 0x12A181, 3: 0x32E01 | 1 << 13, 6: 1}[state]
-    qp = handle("qp")
+    qp, kind = handle("qp"), chance.choice([2, 3, 4, 9, 10])
     return chance.choice(
         [
             (1, 0, struct.pack("<Q", response)),
@@ -73,9 +73,9 @@ def plain():
                 24,
                 "qp",
                 struct.pack(
-                    "<QQ9IBBBxQQ4IIIQIIQ", response, 9, pd, cq, cq, handle("srq"), 4, 4, 1, 1, 0,
-                    0, chance.choice([2, 3, 4]), chance.choice([0, 0, 1]), ring(), ring(), 4,
-                    chance.choice([0, 4]), 4, 0, 0, 0, 0, 0, 0, 0,
+                    "<QQ9IBBBxQQ4IIIQIIQ", response, 9, handle("xrcd") if kind == 10 else pd, cq,
+                    cq, handle("srq"), 4, 4, 1, 1, 0, 0, kind, chance.choice([0, 0, 1]), ring(),
+                    ring(), 4, chance.choice([0, 4]), 4, 0, 0, 0, 0, 0, 0, 0,
                 ),
             ),
             (25, 0, struct.pack("<QII", response, qp, 0)),
@@ -95,13 +95,23 @@ def plain():
             (33, 0, struct.pack("<4I", handle("srq"), 2, 0, 8)),
             (34, 0, struct.pack("<QII", response, handle("srq"), 0)),
             (35, 0, struct.pack("<QII", response, handle("srq"), 0)),
+            (37, "xrcd", struct.pack("<QiI", response, chance.choice([-1, 0]), 0o100)),
+            (38, 0, struct.pack("<I", handle("xrcd"))),
+            (
+                39,
+                "srq",
+                struct.pack(
+                    "<QQ8IQQ4I", response, 9, 1, pd, 15, 1, 0, 0, handle("xrcd"), cq, ring(),
+                    ring(), 0, 0, 0, 0,
+                ),
+            ),
         ]
     )
 
 
 def value():
     return chance.choice(
-        [chance.choice(NUMBERS), handle(chance.choice(["pd", "cq", "qp", "mr", "srq"]))]
+        [chance.choice(NUMBERS), handle(chance.choice(["pd", "cq", "qp", "mr", "srq", "xrcd"]))]
     )
 
 
