@@ -30,6 +30,7 @@ _ACTIONS = {
     "drop": _Action(16, _REQUESTS),
     "corrupt": _Action(17, frozenset({"write", "send"})),
     "die": _Action(18, frozenset(_OPS)),
+    "flap": _Action(19, _REQUESTS, frozenset({"delay_us"})),
 }
 
 

@@ -119,6 +119,11 @@ void dg_mlx5_counters_path(uint32_t qpn, uint32_t adapter, const uint8_t far_gid
 	paths[qp_index(qpn)] = (struct path){mtu, (uint8_t)adapter, (uint8_t)adapter_of(far_gid, adapter)};
 }
 
+uint32_t dg_mlx5_counters_adapter(uint32_t qpn)
+{
+	return paths[qp_index(qpn)].near;
+}
+
 static void add(port p, enum counter c, uint64_t value)
 {
 	atomic_store_explicit(&p[c], atomic_load_explicit(&p[c], memory_order_relaxed) + value, memory_order_relaxed);

@@ -249,6 +249,10 @@ int dg_mlx5_resize_cq(struct call *c);
 int dg_mlx5_destroy_cq(struct call *c);
 
 /* observer.c */
+/* The element of an asynchronous event of a port, which is the port's number: no object has it. */
+enum { PORT_EVENT = 1 };
+/* Whether the adapter's port is up: a rule may have put it down for a while. */
+bool dg_mlx5_port_is_up(uint32_t adapter);
 /* Has the NIC count, inject the faults and write the trace that the environment asks for. Returns 0 or a negative errno. */
 int dg_mlx5_observe(dg_nic *n);
 
@@ -260,6 +264,8 @@ void dg_mlx5_roce_path(uint32_t qpn, uint32_t mtu, uint32_t psn, bool unreliable
 /* counters.c */
 /* Stores who the ends of a queue pair are, and the bytes of a packet (0: unknown). */
 void dg_mlx5_counters_path(uint32_t qpn, uint32_t adapter, const uint8_t far_gid[16], uint32_t mtu);
+/* Returns the adapter of a queue pair. */
+uint32_t dg_mlx5_counters_adapter(uint32_t qpn);
 /* Writes the file of a counter with this path in the adapter's folder anew; other paths are ignored. */
 void dg_mlx5_counters_refresh(const char *path);
 

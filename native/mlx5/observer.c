@@ -2,6 +2,7 @@
 /* Counters, and the faults by rule and traces that DGKIT_MLX5_FAULT, as dgkit/adapter_faults.py writes it, and
  * DGKIT_MLX5_TRACE ask for. */
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
@@ -12,18 +13,101 @@
 #include "mlx5.h"
 #include "nic.h"
 #include "providers/fault_rule.h"
+#include "thread.h"
 #include "trace.h"
 
 /* Bits of dg_fault_rule.ops, and actions, beside those of the provider `fault`. status: the syndrome, and
  * above it the vendor's. */
 enum { OP_READ = 1, OP_WRITE = 2, OP_FETCH_ADD = 4, OP_COMPARE_SWAP = 8, OP_SEND = 16, OP_RECEIVE = 32 };
-enum { DROP = 16, CORRUPT = 17, DIE = 18 };
+enum { DROP = 16, CORRUPT = 17, DIE = 18, FLAP = 19 };
+/* Of ibv_event_type. */
+enum { PORT_ACTIVE = 9, PORT_ERR = 10 };
 enum { RULES = 16 };
 
 static dg_fault_rule rules[RULES];
 static struct fault_state states[RULES];
 static uint32_t n_rules;
 static enum { NOTHING, LINES, PACKETS } traced;
+
+/* The contexts of an adapter that have queue pairs, by copies of their descriptors, for the event that its port
+ * is up again. */
+struct flap {
+	uint64_t until_ns;
+	uint32_t n;
+	int fds[64];
+};
+static _Atomic uint64_t up_ns[MAX_ADAPTERS]; /* when the port is up */
+
+bool dg_mlx5_port_is_up(uint32_t adapter)
+{
+	return now_ns() >= atomic_load_explicit(&up_ns[adapter], memory_order_relaxed);
+}
+
+static void *raise_port(void *arg)
+{
+	struct flap *f = arg;
+	const struct timespec until = {(time_t)(f->until_ns / 1000000000), (long)(f->until_ns % 1000000000)};
+	while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL))
+		continue;
+	for (uint32_t i = 0; i < f->n; i++) {
+		dg_nic_async(f->fds[i], PORT_EVENT, PORT_ACTIVE);
+		dg_mlx5_close(f->fds[i]);
+	}
+	free(f);
+	return NULL;
+}
+
+/* Puts the port of a queue pair down for a while. */
+static void lower_port(const struct dg_nic_qp *qp, uint64_t ns)
+{
+	const uint32_t adapter = dg_mlx5_counters_adapter(qp->qpn);
+	struct flap *f = calloc(1, sizeof *f);
+	int seen[64];
+	pthread_t thread;
+	if (!f || !dg_mlx5_port_is_up(adapter)) {
+		free(f);
+		return;
+	}
+	f->until_ns = add_sat(now_ns(), ns);
+	atomic_store_explicit(&up_ns[adapter], f->until_ns, memory_order_relaxed);
+	for (const struct dg_nic_qp *other = qp->nic->qps; other && f->n < 64; other = other->next) {
+		uint32_t i = 0;
+		while (i < f->n && seen[i] != other->c.async_fd)
+			i++;
+		if (i < f->n || dg_mlx5_counters_adapter(other->qpn) != adapter)
+			continue;
+		dg_nic_async(other->c.async_fd, PORT_EVENT, PORT_ERR);
+		seen[f->n] = other->c.async_fd;
+		f->fds[f->n++] = fcntl(other->c.async_fd, F_DUPFD_CLOEXEC, 0);
+	}
+	if (!dg_thread_start(&thread, "dgkit-port", raise_port, f)) {
+		pthread_detach(thread);
+		return;
+	}
+	atomic_store_explicit(&up_ns[adapter], 0, memory_order_relaxed); /* without a thread: up again at once */
+	f->until_ns = 0;
+	raise_port(f);
+}
+
+/* What becomes of an entry while its port is down: it is sent again until the port is up, or as long as its queue
+ * pair tries. Datagrams, and what UC sends, are lost. */
+static void hold(const struct dg_nic_qp *qp, struct nic_verdict *v)
+{
+	const uint64_t now = now_ns();
+	const uint64_t until =
+		atomic_load_explicit(&up_ns[dg_mlx5_counters_adapter(qp->qpn)], memory_order_relaxed);
+	if (now >= until)
+		return;
+	if (qp->c.transport == DG_NIC_UC || qp->c.transport == DG_NIC_UD) {
+		v->drop = true;
+		return;
+	}
+	v->due_ns = until;
+	if (until - now <= qp->patience_ns)
+		return;
+	v->due_ns = now + qp->patience_ns;
+	v->syndrome = SYNDROME_RETRIES;
+}
 
 static uint32_t op_of(uint32_t opcode)
 {
@@ -48,7 +132,7 @@ static uint32_t op_of(uint32_t opcode)
 }
 
 /* The first rule that matches acts. Returns its action, or NULL. */
-static const char *inject(uint32_t op, uint64_t size, struct nic_verdict *v)
+static const char *inject(const struct dg_nic_qp *qp, uint32_t op, uint64_t size, struct nic_verdict *v)
 {
 	uint32_t i = 0;
 	while (i < n_rules && !fault_rule_acts(&rules[i], &states[i], op, size))
@@ -72,6 +156,9 @@ static const char *inject(uint32_t op, uint64_t size, struct nic_verdict *v)
 	case CORRUPT:
 		v->corrupt = true;
 		return "corrupt";
+	case FLAP:
+		lower_port(qp, rules[i].delay_ns);
+		return "flap";
 	default:
 		kill(getpid(), SIGKILL);
 		return "die";
@@ -80,16 +167,17 @@ static const char *inject(uint32_t op, uint64_t size, struct nic_verdict *v)
 
 static void entry(struct dg_nic_qp *qp, const struct nic_entry *e, bool is_valid, struct nic_verdict *v)
 {
-	const char *fault = is_valid ? inject(op_of(e->opcode), qp->nic->wqe.total, v) : NULL;
+	const char *fault = is_valid ? inject(qp, op_of(e->opcode), qp->nic->wqe.total, v) : NULL;
+	if (!v->syndrome)
+		hold(qp, v);
 	if (traced == LINES)
 		dg_mlx5_trace_entry(qp, e, is_valid, fault);
 }
 
 static void receive(struct dg_nic_qp *qp, const struct nic_message *m, struct nic_verdict *v)
 {
-	(void)qp;
 	if (!m->syndrome)
-		inject(OP_RECEIVE, m->bytes, v);
+		inject(qp, OP_RECEIVE, m->bytes, v);
 }
 
 static void ended(struct dg_nic_qp *qp, const struct nic_entry *e, uint8_t syndrome)

@@ -482,6 +482,10 @@ VISIBLE ssize_t read(int fd, void *bytes, size_t size)
 		const ssize_t n = real(fd, &event, wanted);
 		if (n != (ssize_t)wanted)
 			return n;
+		if (is_async && event.element == PORT_EVENT) {
+			memcpy(bytes, &event, wanted);
+			return n;
+		}
 		enter();
 		struct object *o = dg_mlx5_event_object(event.element);
 		if (o) {

@@ -9,7 +9,7 @@
 
 /* As in the sysfs tree of dgkit/software_adapter.py. */
 #define NODE_GUID 0x0200000000000001ull
-enum { VENDOR = 0x02c9, CONNECTX_7 = 0x1021, PORT_ACTIVE = 4, MTU_4096 = 5, LINK_UP = 5, WIDTH_4X = 2,
+enum { VENDOR = 0x02c9, CONNECTX_7 = 0x1021, PORT_DOWN = 1, PORT_ACTIVE = 4, POLLING = 2, MTU_4096 = 5, LINK_UP = 5, WIDTH_4X = 2,
        SPEED_NDR = 128, ETHERNET = 2, IP_BASED_GIDS = 1 << 26, XRC = 1 << 20 };
 
 static dg_device *device;
@@ -157,18 +157,19 @@ int dg_mlx5_query_port(struct call *c)
 {
 	if (((struct ib_uverbs_query_port *)c->in)->port_num != 1)
 		return -EINVAL;
+	const bool is_up = dg_mlx5_port_is_up(c->context->adapter);
 	struct ib_uverbs_query_port_resp *r = (void *)c->out;
 	*r = (struct ib_uverbs_query_port_resp){
 		.port_cap_flags = IP_BASED_GIDS,
 		.max_msg_sz = 1u << 30,
 		.gid_tbl_len = 1,
 		.pkey_tbl_len = 1,
-		.state = PORT_ACTIVE,
+		.state = is_up ? PORT_ACTIVE : PORT_DOWN,
 		.max_mtu = MTU_4096,
 		.active_mtu = MTU_4096,
 		.active_width = WIDTH_4X,
 		.active_speed = SPEED_NDR,
-		.phys_state = LINK_UP,
+		.phys_state = is_up ? LINK_UP : POLLING,
 		.link_layer = ETHERNET,
 	};
 	c->out_size = sizeof *r;

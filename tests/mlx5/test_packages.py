@@ -199,6 +199,69 @@ SEEN = """\
 """
 
 
+# The port goes down with the second write. Prints statuses, and events with the port's state.
+FLAP = """
+import pyverbs.enums as e
+from pyverbs.addr import AHAttr, GlobalRoute
+from pyverbs.cq import CQ
+from pyverbs.device import Context
+from pyverbs.mr import MR
+from pyverbs.pd import PD
+from pyverbs.qp import QP, QPAttr, QPCap, QPInitAttr
+from pyverbs.wr import SGE, SendWR
+
+context = Context(name="mlx5_0")
+pd, cq = PD(context), CQ(context, 15)
+region = MR(pd, 64, e.IBV_ACCESS_LOCAL_WRITE | e.IBV_ACCESS_REMOTE_WRITE)
+
+def connected(timeout):
+    a, b = (QP(pd, QPInitAttr(qp_type=e.IBV_QPT_RC, scq=cq, rcq=cq, cap=QPCap(4, 4, 1, 1)))
+            for _ in range(2))
+    for near, far in ((a, b), (b, a)):
+        attributes = QPAttr(port_num=1)
+        attributes.path_mtu, attributes.dest_qp_num = e.IBV_MTU_1024, far.qp_num
+        attributes.timeout, attributes.retry_cnt = timeout, 1
+        attributes.qp_access_flags = e.IBV_ACCESS_REMOTE_WRITE
+        route = GlobalRoute(dgid=context.query_gid(1, 0), sgid_index=0)
+        attributes.ah_attr = AHAttr(port_num=1, is_global=1, gr=route)
+        near.to_rts(attributes)
+    return a, b
+
+def post(queue):
+    wr = SendWR(num_sge=1, sg=[SGE(region.buf, 8, region.lkey)], opcode=e.IBV_WR_RDMA_WRITE,
+                send_flags=e.IBV_SEND_SIGNALED)
+    wr.set_wr_rdma(region.rkey, region.buf + 8)
+    queue.post_send(wr)
+
+def end():
+    while not (found := cq.poll()[1]):
+        pass
+    return found[0].status
+
+def event():
+    found = context.get_async_event()
+    found.ack()
+    return found.event_type, int(context.query_port(1).state)
+
+patient, hasty = connected(0), connected(8)
+post(patient[0])
+print(end())
+post(patient[0])  # the port goes down
+print(*event(), cq.poll()[0])
+post(hasty[0])
+print(end())
+print(*event(), end())
+post(patient[0])
+print(end())
+"""
+FLAPPED = """\
+0
+10 1 0
+12
+9 4 0
+0
+"""
+
 # Sends to two shared receive queues of XRC by turns, over one connection; then names a queue of
 # another domain, one that is closed, and memory of the other queue's protection domain.
 XRC = """
@@ -369,3 +432,9 @@ def test_pyverbs_names_a_queue_in_each_entry_of_xrc(home):
     done = cli.run(home, "mlx5", "run", "--", "/usr/bin/python3", "-c", XRC)
     assert done.stdout == NAMED, done.stderr
     assert not done.stderr
+
+
+def test_pyverbs_sees_a_port_go_down_and_up(home):
+    rule = "flap,skip=1,count=1,delay_us=1e6"
+    done = cli.run(home, "mlx5", "run", "--fault", rule, "--", "/usr/bin/python3", "-c", FLAP)
+    assert done.stdout == FLAPPED, done.stderr
