@@ -14,12 +14,15 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import platform
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -65,7 +68,7 @@ def main() -> int:
                 print(f"{tag} {build.library}/{build.sample}: {state}", file=sys.stderr)
     print(markdown(builds))
     if options.json:
-        options.json.write_text(json.dumps([asdict(build) for build in builds], indent=1) + "\n")
+        options.json.write_text(record(builds))
     return 0
 
 
@@ -76,24 +79,25 @@ def of_tag(checkout: Path, tag: str, libraries: list[str], folder: Path) -> Iter
     if files.wait():
         raise SystemExit(f"{checkout} has no tag {tag}")
     environment = environment_for((folder / "VERSION").read_text())
-    for library in libraries:
-        for source in sorted(folder.glob(f"samples/doca_{library}/*/meson.build*")):
-            # 3.3 has two: the one of DOCA's own build, and the one that users get.
-            if source.suffix != ".public" and source.with_suffix(".build.public").exists():
-                continue
-            text = source.read_text()
-            if "project(" in text:
-                (source.parent / "meson.build").write_text(text)
-                log = meson(source.parent, environment)
-                names = {
-                    name.removeprefix("struct ")
-                    for found in MISSING.findall(log)
-                    for name in found
-                    if name
-                }
-                errors = re.findall(r"(?:ERROR|error): (.*)", log)
-                missing = sorted(names) or errors[:1]
-                yield Build(tag, library, source.parent.name, not log, missing)
+    samples = [
+        (library, source)
+        for library in libraries
+        for source in sorted(folder.glob(f"samples/doca_{library}/*/meson.build*"))
+        # 3.3 has two: the one of DOCA's own build, and the one that users get.
+        if source.suffix == ".public" or not source.with_suffix(".build.public").exists()
+        if "project(" in source.read_text()
+    ]
+
+    def build(sample: tuple[str, Path]) -> Build:
+        library, source = sample
+        (source.parent / "meson.build").write_text(source.read_text())
+        log = meson(source.parent, environment)
+        names = {name.removeprefix("struct ") for f in MISSING.findall(log) for name in f if name}
+        errors = re.findall(r"(?:ERROR|error): (.*)", log)
+        return Build(tag, library, source.parent.name, not log, sorted(names) or errors[:1])
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        yield from pool.map(build, samples)
 
 
 def environment_for(release: str) -> dict[str, str]:
@@ -120,6 +124,16 @@ def meson(folder: Path, environment: dict[str, str]) -> str:
         if done.returncode:
             return done.stdout
     return ""
+
+
+def record(builds: list[Build]) -> str:
+    """Return the builds as JSON, one a line, with the command and the machine."""
+    head = {
+        "command": shlex.join(sys.argv),
+        "machine": f"{platform.machine()}, {os.cpu_count()} CPUs",
+    }
+    rows = ",\n".join(json.dumps(asdict(build)) for build in builds)
+    return f'{json.dumps(head)[:-1]}, "builds": [\n{rows}\n]}}\n'
 
 
 def markdown(builds: list[Build]) -> str:
