@@ -111,6 +111,7 @@ extern "C" __global__ void receive(Qp *q, uint8_t *data, uint32_t key, int round
         uint64_t t, *got = (uint64_t *)mine;
         doca_gpu_dev_verbs_recv(q, Addr{mine, key}, 256, &t);
         count(out, doca_gpu_dev_verbs_recv_wait(q, Addr{mine, key}, &t, &cqe) != 0);
+        count(out, doca_gpu_dev_verbs_wait_recv(q, t, Addr{mine, key}) != 0); /* DOCA 3.1 */
         count(out, doca_gpu_dev_verbs_cqe_get_bytes(cqe) != 8);
         if (doca_gpu_dev_verbs_cqe_is_inline(cqe))
             got = (uint64_t *)doca_gpu_dev_verbs_cqe_get_inl_data(cqe);
@@ -269,6 +270,37 @@ def test_a_receive_takes_at_most_so_many_packets_and_all_without_a_limit(module,
     memory, out = np.zeros(1024, "u1"), np.zeros(3, "i8")
     module["take"](1, 1, (memory, np.uint32(most), out), timeout=10)
     assert out.tolist() == [0, taken, taken]
+
+
+ATTRIBUTES = r"""
+#include <doca_gpunetio_dev_eth_rxq.cuh>
+extern "C" __global__ void take(uint8_t *m, uint64_t *out)
+{
+    const auto scope = DOCA_GPUNETIO_ETH_EXEC_SCOPE_THREAD;
+    const auto mcst = DOCA_GPUNETIO_ETH_MCST_AUTO;
+    const auto handler = DOCA_GPUNETIO_ETH_NIC_HANDLER_AUTO;
+    doca_gpu_dev_eth_rxq_entry ring[2] = {{7, 60}, {8, 61}};
+    doca_gpu_dev_eth_rxq_attr attr[2] = {};
+    auto *words = (doca_gpu_dev_eth_rxq_words *)m;
+    doca_gpu_eth_rxq rxq = {.entries = 2, .ring = ring, .words = words};
+    uint64_t first;
+    uint32_t taken;
+    words->producer = 2;
+    doca_gpu_dev_eth_rxq_recv<scope, mcst, handler, true>(&rxq, 1, 0, &first, &taken, attr);
+    doca_gpu_dev_eth_rxq_recv<scope, mcst, handler, false>(&rxq, 1, 0, &first, &taken, attr + 1);
+    for (int i = 0; i < 2; i++) {
+        out[2 * i] = attr[i].timestamp_ns;
+        out[2 * i + 1] = attr[i].bytes;
+    }
+}
+"""
+
+
+def test_up_to_3_2_a_truth_value_asks_for_all_attributes_of_packets_or_none():
+    module = emulate(ATTRIBUTES, options=[f"-I{HEADERS}", "-DSOFTDOCA_DOCA=302"])
+    memory, out = np.zeros(256, "u1"), np.zeros(4, "u8")
+    module["take"](1, 1, (memory, out), timeout=10)
+    assert out.tolist() == [7, 60, 0, 0]
 
 
 @pytest.mark.parametrize("strong", [1, 0])

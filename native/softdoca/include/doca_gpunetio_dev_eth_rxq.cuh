@@ -49,6 +49,12 @@ DOCA_GPUNETIO_DEVICE uint32_t doca_priv_gpu_dev_eth_rxq_take(struct doca_gpu_eth
 	}
 }
 
+#if DOCA_FORM_gpu_dev_eth_rxq_recv
+typedef bool doca_priv_gpu_dev_eth_rx_attr;
+#else
+typedef enum doca_gpu_dev_eth_rx_attr doca_priv_gpu_dev_eth_rx_attr;
+#endif
+
 /* Receives up to `most` packets together, or with 0 all that are there. All threads of the scope call it, with the same arguments. It
  * returns when there is a packet, with *count 0 after timeout_ns without one, or with IO_FAILED if the
  * queue ended. attr[] must be memory that all these threads share; packet *first + i is described by
@@ -57,11 +63,13 @@ DOCA_GPUNETIO_DEVICE uint32_t doca_priv_gpu_dev_eth_rxq_take(struct doca_gpu_eth
 template <enum doca_gpu_dev_eth_exec_scope scope = DOCA_GPUNETIO_ETH_EXEC_SCOPE_THREAD,
 	  enum doca_gpu_dev_eth_mcst_mode mcst = DOCA_GPUNETIO_ETH_MCST_AUTO,
 	  enum doca_gpu_dev_eth_nic_handler handler = DOCA_GPUNETIO_ETH_NIC_HANDLER_AUTO,
-	  enum doca_gpu_dev_eth_rx_attr attributes = DOCA_GPUNETIO_ETH_RX_ATTR_NONE>
+	  doca_priv_gpu_dev_eth_rx_attr attributes = (doca_priv_gpu_dev_eth_rx_attr)0>
 DOCA_GPUNETIO_DEVICE doca_error_t
 doca_gpu_dev_eth_rxq_recv(struct doca_gpu_eth_rxq *rxq, uint32_t most, uint64_t timeout_ns,
 			  uint64_t *first, uint32_t *count, struct doca_gpu_dev_eth_rxq_attr *attr)
 {
+	const int wanted = DOCA_FORM_gpu_dev_eth_rxq_recv && attributes ? DOCA_GPUNETIO_ETH_RX_ATTR_ALL
+									: (int)attributes;
 	const uint32_t rank = doca_priv_gpu_dev_eth_rank<scope>();
 	uint64_t from = 0, got = 0;
 	bool failed = false;
@@ -79,9 +87,9 @@ doca_gpu_dev_eth_rxq_recv(struct doca_gpu_eth_rxq *rxq, uint32_t most, uint64_t 
 	     i += doca_priv_gpu_dev_eth_threads<scope>()) {
 		const struct doca_gpu_dev_eth_rxq_entry e =
 			rxq->ring[(from + i) & (rxq->entries - 1)];
-		if (attributes & DOCA_GPUNETIO_ETH_RX_ATTR_BYTES)
+		if (wanted & DOCA_GPUNETIO_ETH_RX_ATTR_BYTES)
 			attr[i].bytes = e.bytes;
-		if (attributes & DOCA_GPUNETIO_ETH_RX_ATTR_TIMESTAMP)
+		if (wanted & DOCA_GPUNETIO_ETH_RX_ATTR_TIMESTAMP)
 			attr[i].timestamp_ns = e.timestamp_ns;
 	}
 	doca_priv_gpu_dev_eth_sync<scope>();
@@ -91,32 +99,19 @@ doca_gpu_dev_eth_rxq_recv(struct doca_gpu_eth_rxq *rxq, uint32_t most, uint64_t 
 /* ---- up to DOCA 3.1 ----
  * As doca_gpu_dev_eth_rxq_recv(), by the threads of one scope. */
 
-DOCA_OF_gpu_dev_eth_rxq_receive
-DOCA_GPUNETIO_DEVICE doca_error_t
-doca_gpu_dev_eth_rxq_receive_thread(struct doca_gpu_eth_rxq *rxq, uint32_t most, uint64_t timeout_ns,
-				     uint32_t *count, uint64_t *first)
-{
-	return doca_gpu_dev_eth_rxq_recv<DOCA_GPUNETIO_ETH_EXEC_SCOPE_THREAD>(rxq, most, timeout_ns, first,
-										    count, NULL);
-}
-
-DOCA_OF_gpu_dev_eth_rxq_receive
-DOCA_GPUNETIO_DEVICE doca_error_t
-doca_gpu_dev_eth_rxq_receive_warp(struct doca_gpu_eth_rxq *rxq, uint32_t most, uint64_t timeout_ns,
-				     uint32_t *count, uint64_t *first)
-{
-	return doca_gpu_dev_eth_rxq_recv<DOCA_GPUNETIO_ETH_EXEC_SCOPE_WARP>(rxq, most, timeout_ns, first,
-										    count, NULL);
-}
-
-DOCA_OF_gpu_dev_eth_rxq_receive
-DOCA_GPUNETIO_DEVICE doca_error_t
-doca_gpu_dev_eth_rxq_receive_block(struct doca_gpu_eth_rxq *rxq, uint32_t most, uint64_t timeout_ns,
-				     uint32_t *count, uint64_t *first)
-{
-	return doca_gpu_dev_eth_rxq_recv<DOCA_GPUNETIO_ETH_EXEC_SCOPE_BLOCK>(rxq, most, timeout_ns, first,
-										    count, NULL);
-}
+#define DOCA_PRIV_RXQ_RECEIVE(name, scope)                                                            \
+	DOCA_OF_gpu_dev_eth_rxq_receive DOCA_GPUNETIO_DEVICE doca_error_t                             \
+		doca_gpu_dev_eth_rxq_receive_##name(struct doca_gpu_eth_rxq *rxq, uint32_t most,      \
+						    uint64_t timeout_ns, uint32_t *count,             \
+						    uint64_t *first)                                  \
+	{                                                                                             \
+		return doca_gpu_dev_eth_rxq_recv<DOCA_GPUNETIO_ETH_EXEC_SCOPE_##scope>(               \
+			rxq, most, timeout_ns, first, count, NULL);                                   \
+	}
+DOCA_PRIV_RXQ_RECEIVE(thread, THREAD)
+DOCA_PRIV_RXQ_RECEIVE(warp, WARP)
+DOCA_PRIV_RXQ_RECEIVE(block, BLOCK)
+#undef DOCA_PRIV_RXQ_RECEIVE
 
 /* Gets the place of a received packet, with the size of a place. */
 DOCA_OF_gpu_dev_eth_rxq_get_buf

@@ -153,6 +153,19 @@ doca_gpu_dev_verbs_recv_wait(struct doca_gpu_dev_verbs_qp *qp, struct doca_gpu_d
 	return doca_gpu_dev_verbs_recv_wait<sharing, handler, mcst>(qp, daddr, &last, cqe);
 }
 
+/* Up to DOCA 3.1: waits for a receive, and until its bytes are visible. */
+template <enum doca_gpu_dev_verbs_exec_scope scope = DOCA_GPUNETIO_VERBS_EXEC_SCOPE_THREAD>
+DOCA_OF_gpu_dev_verbs_wait_recv
+DOCA_GPUNETIO_DEVICE int
+doca_gpu_dev_verbs_wait_recv(struct doca_gpu_dev_verbs_qp *qp, doca_gpu_dev_verbs_ticket_t ticket,
+			     struct doca_gpu_dev_verbs_addr daddr)
+{
+	struct doca_gpunetio_ib_mlx5_cqe64 *cqe;
+	return doca_gpu_dev_verbs_recv_wait<DOCA_GPUNETIO_VERBS_RESOURCE_SHARING_MODE_GPU,
+					    DOCA_GPUNETIO_VERBS_NIC_HANDLER_AUTO,
+					    DOCA_GPUNETIO_VERBS_MCST_ENABLED>(qp, daddr, &ticket, &cqe);
+}
+
 /* Whether the received bytes, up to 32, are in the CQE; how many there are; where they lie. */
 template <class Cqe> DOCA_GPUNETIO_DEVICE int doca_gpu_dev_verbs_cqe_is_inline(Cqe *cqe)
 {

@@ -78,6 +78,7 @@
 #define DOCA_OF_gpu_dev_eth_txq_wait_completion SOFTDOCA_TO_3_1 /* ..._poll_completion */
 #define DOCA_OF_gpu_dev_eth_rxq_receive SOFTDOCA_TO_3_1 /* doca_gpu_dev_eth_rxq_recv */
 #define DOCA_OF_gpu_dev_eth_rxq_get_buf SOFTDOCA_TO_3_1 /* ..._get_pkt_addr */
+#define DOCA_OF_gpu_dev_verbs_wait_recv SOFTDOCA_TO_3_1 /* doca_gpu_dev_verbs_recv_wait */
 #define DOCA_OF_dpdk_port_probe SOFTDOCA_TO_3_1 /* nothing */
 #define DOCA_OF_FLOW_NO_WAIT SOFTDOCA_TO_3_2 /* DOCA_FLOW_ENTRY_FLAGS_NO_WAIT */
 #define DOCA_OF_FLOW_WAIT_FOR_BATCH SOFTDOCA_TO_3_2 /* DOCA_FLOW_ENTRY_FLAGS_WAIT_FOR_BATCH */
@@ -95,6 +96,8 @@
 #define DOCA_FORM_flow_fwd SOFTDOCA_BEFORE(210)
 /* doca_eth_rxq_estimate_packet_buf_size(): up to 2.10 without head_size and tail_size. */
 #define DOCA_FORM_eth_rxq_estimate_packet_buf_size SOFTDOCA_BEFORE(300)
+/* doca_gpu_dev_eth_rxq_recv(): up to 3.2 its last template argument is a truth value, for all attributes or none. */
+#define DOCA_FORM_gpu_dev_eth_rxq_recv SOFTDOCA_BEFORE(303)
 /* doca_rdma: up to 2.8 no connection in export, connect and allocation of tasks, and no data in accept. */
 #define DOCA_FORM_rdma_connection SOFTDOCA_BEFORE(209)
 
