@@ -181,7 +181,7 @@ def doctor(**options: Any) -> int:
       rdma      a GPU, not GeForce; a NIC with RDMA of any vendor, or a BlueField
       p2p       several GPUs, not GeForce
       gpu       any other GPU
-      laptop    no GPU
+      laptop    no NVIDIA GPU
     gpunetio is never chosen automatically.
 
     \b

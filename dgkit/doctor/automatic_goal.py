@@ -17,6 +17,7 @@ from .facts.bluefield import Mode
 from .facts.doca import doca
 from .goals import Goal
 from .machine import Machine
+from .prerequisites import pci_unread
 
 
 class Signs(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,6 +32,7 @@ class Signs(msgspec.Struct, frozen=True, kw_only=True):
         card: The first BlueField; "" if there is none.
         software: Software installed for its Arm cores: `DOCA` or `rshim`; "" for neither.
         nic_mode: Whether the BlueField is in NIC mode; False if unknown.
+        unread: Whether PCI devices may be missing, because they were not read.
     """
 
     arm: bool = False
@@ -41,6 +43,7 @@ class Signs(msgspec.Struct, frozen=True, kw_only=True):
     card: str = ""
     software: str = ""
     nic_mode: bool = False
+    unread: bool = False
 
     @property
     def has_dpu(self) -> bool:
@@ -83,8 +86,10 @@ def _why_gpu(shown: Signs) -> str:
 
 
 def _why_none(shown: Signs) -> str:
+    if shown.unread:
+        return "the PCI devices were not read, so that no GPU is known"
     if not shown.card:
-        return "there is no GPU"
+        return "there is no NVIDIA GPU"
     use = " in NIC mode" if shown.nic_mode else "" if shown.software == "DOCA" else " without DOCA"
     return f"there is a {shown.card}{use}, and no GPU"
 
@@ -140,7 +145,7 @@ RULES = (
         lambda shown: shown.gpus > 0,
         _why_gpu,
     ),
-    Rule(Goal.LAPTOP, "no GPU", lambda _: True, _why_none),
+    Rule(Goal.LAPTOP, "no NVIDIA GPU", lambda _: True, _why_none),
 )
 
 
@@ -163,6 +168,7 @@ def signs(sides: Mapping[str, Machine]) -> Signs:
         gpus=len(devices.gpus),
         card=devices.bluefields[0].bluefield if devices.bluefields else "",
         software=_software(machine) if devices.bluefields else "",
+        unread=bool(pci_unread(machine)),
     )
     if not shown.gpus:
         return shown

@@ -9,6 +9,7 @@ import msgspec
 
 from .diagnosis import Diagnosis
 from .facts import gpudirect, gpus, nic_choice, nvidia_proc, rdma, virtual
+from .facts.gpudirect import Kind
 from .facts.nic_choice import Choice, Nic
 from .facts.peermem import peermem_state
 from .facts.topology import Near
@@ -65,6 +66,9 @@ class Answer(msgspec.Struct, frozen=True):
             state = "is not fine" if self.diagnosis.verdict is Verdict.FAIL else "may not be fine"
             return f"The machine {state} for {name} ({goal}): {self.diagnosis.summary()}"
         needs = "needs these settings" if self.settings else "needs no setting that shows here"
+        best = next(p for p in self.diagnosis.data_paths if p.serves and p.works)
+        if best.proviso:  # what was not verified is said here, too
+            return f"The machine should be fine for {name} ({goal}). {best.proviso} It {needs}."
         return f"The machine is fine for {name} ({goal}): if it fails, it {needs}."
 
     def as_dict(self) -> dict[str, Any]:
@@ -117,9 +121,13 @@ def _gid_index(machine: Machine) -> int:
 
 
 def _nccl(machine: Machine, _: Diagnosis) -> Iterator[Setting]:
-    if names := _best(machine):
-        command = f"export NCCL_IB_HCA=={','.join(names)}"
-        yield Setting(command, "Other ports are up that are no GPU's nearest NIC.", _NCCL)
+    names, why = _best(machine), "Other ports are up that are no GPU's nearest NIC."
+    spark = any(gpudirect.kind(machine, gpu) is Kind.SPARK for gpu in gpus.usable(machine))
+    up = tuple(nic.name for nic in machine.know(nic_choice.nics) if nic.up)
+    if spark and len(up) > 1:
+        names, why = up, "Each port of a DGX Spark has two PCIe functions: one has half its rate."
+    if names:
+        yield Setting(f"export NCCL_IB_HCA=={','.join(names)}", why, _NCCL)
     if (index := _gid_index(machine)) > 0:
         why = "The GID of RoCE v2 and IPv4; releases before 2.21 do not find it themselves."
         yield Setting(f"export NCCL_IB_GID_INDEX={index}", why, _NCCL)

@@ -359,6 +359,42 @@ SYMPTOMS = (
         Cause("UCX has no CUDA support, or another UCX is loaded.", (),
               ("UCX_LOG_LEVEL=info python PROGRAM  # the libucp that it loads",)),
     ),
+    # GPU-initiated RDMA
+    _symptom(
+        "NCCL GIN", r"gdaki[^\n]{0,120}DOCA failure 21|DOCA_ERROR_DRIVER\b",
+        "The NIC's driver refused a queue pair that the GPU is to drive (DOCA error 21).",
+        "NVIDIA/nccl/issues/2237", _OVERRIDE, _NO_PEERMEM,
+        Cause("Driver or firmware of the NIC is too old.", ("firmware-version", "doca-version")),
+        Cause("The InfiniBand port demands a GRH, which this release does not set.", (),
+              ("export NCCL_GIN_TYPE=2  # the proxy, until a release that sets the GRH",)),
+        goal=Goal.GPUNETIO,
+    ),
+    _symptom(
+        "GPU-initiated RDMA",
+        r"IOMEMORY[^\n]{0,99}(?:\b800\b|not.permitted)|HostRegister[^\n]{0,99}(?:\b800\b|permitted)",
+        "The driver did not let this user map the NIC's doorbell for the GPU (CUDA error 800).",
+        "deepseek-ai/DeepEP/issues/139", _OVERRIDE, goal=Goal.GPUNETIO,
+    ),
+    _symptom(
+        "GPU-initiated RDMA", r"umem_reg[^\n]{0,60}(?:Bad address|EFAULT)",
+        "The NIC could not register GPU memory for a queue: neither by peermem nor by a dma-buf.",
+        "ROCm/mori/pull/560", _NO_PEERMEM, _NO_DMABUF, _NO_GPUDIRECT, goal=Goal.GPUNETIO,
+    ),
+    _symptom(
+        "NIXL", r"Can't register memory for unknown device",
+        "The memory is on a GPU that is not in the list given to the backend GPUNETIO.",
+        "ai-dynamo/nixl/issues/987",
+        Cause("The list names other GPUs.", (),
+              ("# Give the backend this process's GPU: gpunetio_device_list, or gpu_devices.",)),
+        goal=Goal.GPUNETIO,
+    ),
+    _symptom(
+        "aws-ofi-nccl", r"cntr_open_ext failed: Function not implemented",
+        "libfabric was built with an rdma-core that has no completion counters of EFA.",
+        "aws/aws-ofi-nccl/issues/1369",
+        Cause("rdma-core is older than this interface.", ("rdma-core",),
+              ("# Build libfabric with a newer rdma-core; until then NCCL_GIN_TYPE=2.",)),
+    ),
     # CUDA
     _symptom(
         "CUDA", r"system not yet initialized|CUDA_ERROR_SYSTEM_NOT_READY|Error 802",
@@ -659,6 +695,8 @@ def _name(pattern: str, what: str, *checks: str) -> Name:
 
 # The narrower ones first: a part of a text is taken by the first that matches it.
 NAMES = (
+    _name(r"amdgpu|amdkfd|kfd|rocm\w*|rccl|hip[A-Z]\w*", "an AMD GPU, which is not judged here",
+          "other-gpus"),
     _name(
         r"nvidia[-_]peermem|nv_peer_mem|nvidia_p2p_\w+", "GPUDirect RDMA's kernel module", "peermem"
     ),

@@ -120,6 +120,23 @@ _ERRNO = re.compile(
 _ERRNO_NAME = re.compile(r"\bE[A-Z0-9]{3,}\b")
 
 
+_SYNDROME = re.compile(r"syndrome?\W{0,3}0x([0-9a-f]{1,2})\b", re.IGNORECASE)
+# Completions with an error of mlx5 by their syndrome (linux/mlx5/cq.h, enum of mlx5_cqe64).
+_SYNDROMES = {
+    0x01: "a length that does not fit (local)",
+    0x02: "a request that the queue pair does not allow (local)",
+    0x04: "memory that this NIC may not access (local protection)",
+    0x05: "flushed, as an earlier request of this queue pair failed: look for that one",
+    0x10: "a response that was not expected",
+    0x11: "memory that this NIC may not access (local)",
+    0x12: "a request that the other side found invalid",
+    0x13: "memory that the other side does not allow (rkey, range, revoked)",
+    0x14: "an error of the other side",
+    0x15: "the other NIC did not answer, after all retries: a time-out of the network or its peer",
+    0x16: "the other side has no receive posted, after all retries",
+}
+
+
 def taken_apart(text: str) -> list[Match]:
     """Return a text that is not in the table as what it names, with the checks that concern it.
 
@@ -130,6 +147,9 @@ def taken_apart(text: str) -> list[Match]:
         for name in NAMES:
             rest, count = name.pattern.subn(" ", rest)
             names += [name] * bool(count)
+        codes = [int(code, 16) for code in _SYNDROME.findall(line[:_MAX_LINE])]
+        if not names and any(code in _SYNDROMES for code in codes):
+            names = [Name(_SYNDROME, "a completion of a NIC", ("rdma-devices",))]
         if names:
             return [Match(_of_names(line[:_MAX_LINE], names), line.strip()[:_MAX_LINE])]
     return []
@@ -139,6 +159,8 @@ def _of_names(line: str, names: list[Name]) -> Symptom:
     said = [f"It names {_listed([name.what for name in names])}."]
     words = (address(word.strip("()[],:")) for word in line.split())
     said += [f"{word} is the PCI address of a device." for word in words if word]
+    codes = (int(code, 16) for code in _SYNDROME.findall(line))
+    said += [f"Syndrome {code:#x}: {_SYNDROMES[code]}." for code in codes if code in _SYNDROMES]
     said += [f"{one}: {os.strerror(getattr(errno, one)).lower()}." for one in _errors(line)]
     return Symptom(
         program="Not in the doctor's table",

@@ -60,7 +60,7 @@ GEFORCE = {
             Goal.LAPTOP,
             "BlueField-3 in NIC mode, and no GPU",
         ),
-        ({"gpus": 0}, Goal.LAPTOP, "there is no GPU"),
+        ({"gpus": 0}, Goal.LAPTOP, "there is no NVIDIA GPU"),
     ],
 )
 def test_the_first_rule_that_holds_gives_goal_and_reason(

@@ -76,6 +76,10 @@ def test_a_finding_quotes_the_log_in_the_place_of_the_command() -> None:
             "[ 1.0] rshim_pcie 0000:b1:00.2: Failed to open",
             ("rshim", "bluefield", "0000:b1:00.2", True),
         ),
+        (
+            "[ 1.0] pcieport 0000:00:01.0: AER: Multiple Uncorrectable error received",
+            ("pcieport", "pcie", "0000:00:01.0", True),
+        ),
         ("[ 1.0] vfio-pci 0000:41:00.0: reset failed", ("vfio", "iommu", "0000:41:00.0", True)),
     ],
 )  # fmt: skip

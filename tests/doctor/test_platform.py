@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from doctor.published import FOLDER, load
 from support.doctor.gpus import ADDRESS, h200, smi, with_gpu
 from support.doctor.machines import UNAME, judge, machine
 
-from dgkit.doctor import Goal, Verdict
+from dgkit.doctor import Goal, Verdict, diagnose
+from dgkit.doctor.collect.reader import Reading
 from dgkit.doctor.facts.gpudirect import Kind, kind
 from dgkit.doctor.facts.gpus import gpus
 from dgkit.doctor.finding import Finding
@@ -134,3 +136,13 @@ def test_a_vgpu_is_judged_by_what_cuda_says_alone() -> None:
     assert one(h200(guest)).verdict is Verdict.UNKNOWN
     assert one(h200({**guest, **asked(DMA_BUF_SUPPORTED=1)})).verdict is Verdict.OK
     assert one(h200({**guest, **asked(DMA_BUF_SUPPORTED=0)})).verdict is Verdict.FAIL
+
+
+def test_other_gpus_and_unread_devices_are_not_a_laptop_that_is_fine() -> None:
+    two = diagnose([load(FOLDER / "programs" / "rocm-787-two.txt").machine()])
+    assert two.exit_code == 6
+    assert two.of("other-gpus")[0].found == "2 of AMD"
+    unread = diagnose([machine({"names /sys/bus/pci/devices": Reading(fault="denied", why="no")})])
+    assert unread.exit_code == 6
+    assert unread.of("other-gpus")[0].found == "PCI devices not read"
+    assert "not read" in unread.chosen

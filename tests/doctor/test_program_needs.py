@@ -2,11 +2,16 @@
 
 import json
 
+import msgspec
 import pytest
 from doctor.published import FOLDERS, load_all
 from doctor.snapshots import NAMES, machine, snapshot_file
 
 from dgkit.cli import main
+from dgkit.doctor import Verdict
+from dgkit.doctor.collect.reader import Reading
+from dgkit.doctor.collect.snapshot import RecordedReader
+from dgkit.doctor.facts import nic_choice
 from dgkit.doctor.format.pages import needs_page
 from dgkit.doctor.goals import Goal
 from dgkit.doctor.machine import Machine
@@ -102,3 +107,22 @@ def test_a_text_whose_causes_are_excluded_here_is_about_the_program():
     assert explain(found, diagnosis)[0].program_only
     far = diagnose([machine("laptop")], goal=Goal.RDMA, only=["rdma-devices"])
     assert not explain(found, far)[0].program_only
+
+
+def test_nccl_on_a_dgx_spark_takes_both_functions_of_a_port():
+    made = published("gb10-dell-92")
+    up = ",".join(nic.name for nic in made.know(nic_choice.nics) if nic.up)
+    found = [setting.command for setting in asked("nccl", made).settings]
+    assert "," in up
+    assert f"export NCCL_IB_HCA=={up}" in found
+
+
+def test_what_was_not_verified_of_a_confidential_guest_reaches_the_answer():
+    made = published("eks-ami-2672-efa")
+    assert "virtual-machine" not in asked("nccl", made).sentence
+    readings = {**made.read.snapshot.readings, "names /dev": Reading(names=("sev-guest",))}
+    snapshot = msgspec.structs.replace(made.read.snapshot, readings=readings)
+    guest = Machine(RecordedReader(snapshot))
+    (found,) = diagnose([guest], goal=Goal.RDMA).of("virtual-machine")
+    assert (found.verdict, found.remedy) == (Verdict.UNKNOWN, ("nvidia-smi conf-compute -f -e",))
+    assert "virtual-machine" in asked("nccl", guest).sentence

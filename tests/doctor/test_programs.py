@@ -35,7 +35,6 @@ def advice(made: Machine, goal: Goal) -> dict[str, Finding]:
         ("nccl/nccl-451-bond", Goal.RDMA, "bonded ports (mlx5_bond_0)"),
         ("communication/nixl-1954-bond", Goal.GPUNETIO, "bonded ports (mlx5_bond_0)"),
         ("nccl/nccl-1716-instances", Goal.RDMA, "MIG"),
-        ("guests_and_clouds/nvtrust-124-cc", Goal.ARM_DMA, "confidential computing"),
         ("programs/sbc-reviews-92-gb10", Goal.RDMA, "NCCL and UCX on GB10"),
         ("programs/sglang-12533", Goal.GPUNETIO, "DEVX in a container"),
         ("communication/ucx-11048-node", Goal.RDMA, "NCCL"),

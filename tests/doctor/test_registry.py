@@ -23,7 +23,7 @@ from dgkit.doctor.runner import read_everything
 HERE = Path(__file__).parent
 # The names that errors, documents and people's scripts use.
 NAMES = {
-    *("dgkit-core", "dgkit-providers", "dgkit-extras", "gpu-log", "nic-log"),
+    *("dgkit-core", "dgkit-providers", "dgkit-extras", "gpu-log", "nic-log", "other-gpus"),
     *("kernel-version", "kernel-p2pdma", "kernel-hmm", "kernel-device-private"),
     *("gpu-present", "driver-loaded", "driver-flavour", "driver-version", "driver-persistence"),
     *(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -240,3 +242,24 @@ def test_the_command_explains_a_text_and_a_log_on_standard_input(
     assert main(["doctor", "--symptom", text, "--report"]) == 2
     assert main(["doctor", "--symptom", " "]) == 2
     assert "the error text is empty" in capsys.readouterr().err
+
+
+def _texts() -> Iterator[tuple[str, str, str]]:
+    for line in Path(__file__).with_name("texts.txt").read_text("utf-8").splitlines():
+        if not line.startswith("#"):
+            source, wanted, text = (part.strip() for part in line.split(" | ", 2))
+            yield source, wanted, text
+
+
+@pytest.mark.parametrize(("source", "wanted", "text"), list(_texts()))
+def test_a_text_of_a_thread_leads_to_what_the_thread_found(
+    source: str, wanted: str, text: str
+) -> None:
+    symptom = (matches(text) or taken_apart(text))[0].symptom
+    words = re.findall(r'"([^"]+)"', wanted)
+    names = set(re.sub(r'"[^"]+"', "", wanted).split())
+    causes = symptom.causes
+    parts = [(cause.text, *cause.remedy) for cause in causes]
+    said = " ".join([symptom.means, *(text for part in parts for text in part)])
+    named = {name for cause in causes for name in cause.checks}
+    assert names & named or any(word in said for word in words), source

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from .. import finding, references
-from ..facts import cuda, gpudirect, pairs, pci, pci_ids
+from ..facts import cuda, gpudirect, gpus, kernel_log, pairs, pci, pci_ids
 from ..facts.distribution import restart
 from ..facts.gpudirect import Kind
 from ..facts.gpus import Gpu
@@ -14,7 +14,7 @@ from ..facts.uname import uname
 from ..finding import Finding
 from ..goals import WITH_GPU, Goal
 from ..machine import Case, Machine
-from ..prerequisites import gpu_present
+from ..prerequisites import gpu_present, pci_unread
 from ..registry import check
 from ._devices import per_gpu, smi_command
 
@@ -146,3 +146,58 @@ def _judge_vmm(machine: Machine, gpu: Gpu, found: str) -> Finding | None:
     else:
         return None
     return finding.warn(found, needed="GPUDirect", why=why, remedy=remedy, sources=source)
+
+
+_AMD = 0x1002
+_MUCH = 4 << 30  # bytes of a window that no integrated GPU has
+
+
+def _unjudged(machine: Machine) -> list[str]:
+    """Return the AMD GPUs that are there for computing: several, large, or refused by the driver.
+
+    One integrated GPU of a laptop is none of these.
+    """
+    errors = machine.know(kernel_log.log).errors
+    every = [
+        device
+        for device in machine.know(pci.tree).devices.values()
+        if device.vendor == _AMD and device.kind >> 8 in (0x03, 0x12)
+    ]
+
+    def computes(device: pci.PciDevice) -> bool:
+        resource = machine.read.text(f"{pci.DEVICES}/{device.address}/resource").text
+        first = gpus.window_sizes(resource)[:1]
+        return any(size >= _MUCH for size in first) or any(
+            line.about(device.address) for line in errors
+        )
+
+    several = len(every) > 1
+    return [device.address for device in every if several or computes(device)]
+
+
+@check(
+    "other-gpus",
+    "GPUs that are not judged",
+    asks="Are there GPUs that the doctor does not judge, or were the PCI devices not read?",
+    goals=[Goal.LAPTOP],
+    sides=("host",),
+    sources=[references.SYSFS_PCI("")],
+)
+def _other_gpus(case: Case) -> Finding:
+    if why := pci_unread(case.machine):
+        return finding.unknown(
+            "PCI devices not read", needed="their list", remedy=["lspci -nn -D"],
+            why=f"Whether there is a GPU is not known. {why}",
+        )  # fmt: skip
+    found = case.machine.know(_unjudged)
+    if not found:
+        return finding.n_a("none")
+    errors = case.machine.know(kernel_log.log).errors
+    said = [line.text for line in errors if any(line.about(address) for address in found)]
+    return finding.unknown(
+        f"{len(found)} of AMD",
+        needed="checks for them",
+        remedy=["rocminfo", "rocm-smi --showtopo"],
+        why="NVIDIA's GPUs alone are judged: whether these work is not known. "
+        + (kernel_log.quoted(said) if said else ""),
+    )

@@ -139,15 +139,6 @@ def _virtual_functions(case: Case) -> Finding | None:
     return _advice("virtual functions of a NIC", _NOT_JUDGED, why, source)
 
 
-def _confidential(case: Case) -> Finding | None:
-    if not case.machine.know(virtual.is_confidential):
-        return None
-    why = "A GPU in this mode lets no other device read its memory in clear; the modes of GPU and "
-    why += "guest have to match, or the driver finds no GPU."
-    source = references.CONFIDENTIAL("issue 124")
-    return _advice("confidential computing", _NOT_JUDGED, why, source)
-
-
 def _spark(case: Case) -> Finding | None:
     machine = case.machine
     kinds = {gpudirect.kind(machine, gpu) for gpu in gpus.usable(machine)}
@@ -161,6 +152,6 @@ def _spark(case: Case) -> Finding | None:
 
 
 _ADVICE: tuple[Callable[[Case], Finding | None], ...] = (
-    *(_confidential, _old_peer_memory, _bonded, _gdr_level, _topology_file, _stream_mem_ops),
+    *(_old_peer_memory, _bonded, _gdr_level, _topology_file, _stream_mem_ops),
     *(_devx, _virtual_functions, _mig, _spark),
 )

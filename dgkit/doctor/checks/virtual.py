@@ -8,7 +8,7 @@ from .. import finding, references
 from ..facts import cuda, pci, pci_ids
 from ..facts.pairs import peers
 from ..facts.privileges import refused
-from ..facts.virtual import Container, container, virtual
+from ..facts.virtual import Container, container, is_confidential, virtual
 from ..finding import Finding
 from ..goals import ANY_GPU, WITH_CARD, WITH_PEERS, Goal
 from ..machine import Case, Machine
@@ -42,6 +42,13 @@ def _virtual_machine(case: Case) -> Finding:
     tree = case.machine.know(pci.tree)
     if not tree.why and not (tree.gpus and peers(case.machine, case.goal)):
         return finding.n_a(f"{by}, but with no GPU and NIC")
+    if case.machine.know(is_confidential):
+        return finding.unknown(
+            f"{by}, confidential"[:45], remedy=["nvidia-smi conf-compute -f -e"],
+            why="A GPU in confidential mode lets no other device read its memory in clear; the "
+            "modes of GPU and guest have to match, or the driver finds no GPU.",
+            sources=[references.CONFIDENTIAL("issue 124")],
+        )  # fmt: skip
     experimental = case.goal is Goal.GPUNETIO
     note = "GPUNetIO support of virtual machines is experimental. " * experimental
     make = finding.warn if experimental else finding.ok

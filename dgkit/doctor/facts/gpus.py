@@ -42,21 +42,28 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
         return self.address if self.index is None else f"GPU {self.index} ({self.address})"
 
 
-def bar1_size(resource: str) -> int | None:
-    """Return the size of BAR1: the second used region of the first six in a `resource` file.
+def window_sizes(resource: str) -> list[int]:
+    """Return the sizes of the used regions among the first six in a `resource` file.
 
-    Each line contains the first address, the last address and the flags of a region. A 64-bit BAR0
-    (Hopper) takes two lines, so BAR1 is not always the second line. Return None without a BAR1.
+    Each line contains the first address, the last address and the flags of a region.
     """
     sizes = []
     for line in resource.splitlines()[:6]:
         try:
             first, last = (int(word[:20], 16) for word in line.split()[:2])
         except ValueError:
-            return None
+            return []
         if last > first >= 0:
             sizes.append(last - first + 1)
-    return sizes[1] if len(sizes) > 1 else None
+    return sizes
+
+
+def bar1_size(resource: str) -> int | None:
+    """Return the size of BAR1, the second used region: a 64-bit BAR0 (Hopper) takes two lines.
+
+    Return None without a BAR1.
+    """
+    return next(iter(window_sizes(resource)[1:]), None)
 
 
 def gpus(machine: Machine) -> tuple[Gpu, ...]:

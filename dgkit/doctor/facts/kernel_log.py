@@ -24,12 +24,26 @@ _ERRORS = (
     *("is restricted", "requires use of", "mismatch", "too old", "compromised", "version magic"),
 )
 # What the kernel has corrected, what is only said, and what no data path depends on.
-_RECOVERED = re.compile(
-    r"corrected error|correctable error|severity=correct|recovery successful|recovery succeeded"
-    r"|reset\(\d+\) succeeded|tainting|\bno error|error (?:handl|detect|correct)\w* enabled"
-    r"|\[io |bridge window|\bBAR (?:[6-9]|1\d)\b|VF BAR|0 errors|firmware bug|vgaarb",
-    re.IGNORECASE,
+_RECOVERED = (
+    *(
+        " corrected error",
+        " correctable error",
+        "severity=correct",
+        "recovery successful",
+        "0 errors",
+    ),
+    *(
+        "recovery succeeded",
+        ") succeeded",
+        "tainting",
+        "no error",
+        "[io ",
+        "bridge window",
+        "vgaarb",
+    ),
+    *("vf bar", "firmware bug", "error handling enabled", "error detection enabled"),
 )
+_OTHER_WINDOW = re.compile(r"\bBAR (?:[6-9]|1\d)\b")  # a ROM, or a window of a bridge
 _NAMED_DEVICE = re.compile(
     r"(?:PCI:|\[)?\b((?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[01][0-9a-f])(?:\.([0-7])\b|(?=\)|: GPU|,))",
     re.IGNORECASE,
@@ -134,12 +148,14 @@ def parse(text: str) -> Iterator[Line]:
             continue
         address = next(_addresses(line), "")
         bar = _BAR.search(line)
+        lower = line.lower()
         well = (
-            _RECOVERED.search(line) is not None
+            any(word in lower for word in _RECOVERED)
+            or _OTHER_WINDOW.search(line) is not None
             or (known[2] == "pcie" and address in recovered)
             or (bar is not None and (address, bar[1]) in assigned)
         )
-        error = not well and any(word in line.lower() for word in _ERRORS)
+        error = not well and any(word in lower for word in _ERRORS)
         yield Line(line, known[1], known[2], address, error)
 
 
