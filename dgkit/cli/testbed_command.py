@@ -16,6 +16,7 @@ from .options import as_json, duration, size
 if TYPE_CHECKING:
     from ..testbed import Testbed
 
+_SHOWN = {"agent": "agent", "ssh": "SSH server", "lab": "JupyterLab", "saved": "notebooks"}
 _guest = click.argument("guest", type=click.Choice(["host", "dpu"]))
 
 
@@ -205,6 +206,8 @@ def run(guest: str, timeout: float | None, command: tuple[str, ...]) -> int:
 def down() -> int:
     """End the guests that `dgkit testbed up` has started; return when all their processes are gone.
 
+    Files that were written in the guests are gone, but for the notebooks of JupyterLab.
+
     \b
     Example:
       dgkit testbed down
@@ -212,8 +215,11 @@ def down() -> int:
     from .. import testbed as package
 
     if bed := package.running():
+        guests = bed.status()["guests"].values()
         bed.down()
-        say("dgkit testbed: ended")
+        say("dgkit testbed: ended. Discarded: what was written to /tmp, /run and /dev of the guests")
+        if saved := [guest["saved"] for guest in guests if "saved" in guest]:
+            say(f"dgkit testbed: kept: the notebooks in {printable(' and '.join(saved))}")
     else:
         say("dgkit testbed: none was up")
     return 0
@@ -252,7 +258,7 @@ def _show(state: dict[str, Any]) -> None:
             f"{name:<5}{printable(guest['state']):<10}{guest['machine']:<9}{guest['address']:<11}"
             f"by {guest['runs_by']}, pid {guest['pid']}"
         )
-        for key, title in (("agent", "agent"), ("ssh", "SSH server"), ("lab", "JupyterLab")):
+        for key, title in _SHOWN.items():
             if why := guest.get(f"{key}_ended"):
                 first, *others = why.splitlines()
                 if others:  # a traceback

@@ -21,6 +21,7 @@ from .qmp import Monitor
 
 ADDRESSES = {"host": "10.9.0.1", "dpu": "10.9.0.2"}  # in a network of only these two guests
 EXCHANGE = "exchange"  # folder through which programs of the guests find each other (guest_pair.py)
+NOTEBOOKS = "notebooks"  # folder of this machine that a guest's JupyterLab writes to
 MANAGEMENT = "10.0.2.15"  # of each guest, in a QEMU network reachable only by forwarded ports
 _MACS = {"host": "52:54:00:00:00:01", "dpu": "52:54:00:00:00:02"}
 _MANAGEMENT_MAC = "52:54:00:00:00:03"
@@ -52,7 +53,7 @@ class Guest:
         wire: Network to the other guest: one end of a stream socket pair. The constructor closes
             it in this process.
         folders: Folders of this machine that the guest sees in /run, keys are their names there;
-            read-only, but for EXCHANGE.
+            read-only, but for EXCHANGE and NOTEBOOKS.
         services: Servers that run in the guest. If there are any, the guest has a management
             network and a monitor.
         bar_fd: Memfd of the host's RAM that is a PCI BAR of the DPU; None without a BAR.
@@ -150,7 +151,7 @@ class Guest:
         words: list[str] = []
         for name, path in {"files": self.image.files, **folders}.items():
             text = str(path).replace(",", ",,")
-            readonly = "off" if name == EXCHANGE else "on"
+            readonly = "off" if name in (EXCHANGE, NOTEBOOKS) else "on"
             options = f"path={text},security_model=none,readonly={readonly},multidevs=remap"
             words += ["-fsdev", f"local,id={name},{options}"]
             words += ["-device", f"virtio-9p-pci,fsdev={name},mount_tag={name}"]

@@ -49,7 +49,7 @@ for name in share site ssh notebooks exchange; do
     mkdir -p /root/run/$name
     case $name in
         share) how=ro,cache=none ;;
-        exchange) how=rw,cache=none ;;
+        exchange | notebooks) how=rw,cache=none ;;
         *) how=ro,cache=loose ;;
     esac
     over_9p $name /root/run/$name $how || stop "the folder $name cannot be mounted"

@@ -6,10 +6,10 @@ import secrets
 import shlex
 from typing import Any
 
-from .guest import MANAGEMENT
+from .guest import MANAGEMENT, NOTEBOOKS
 from .guest_service import Service, sees_edits, shell_environment
 
-_FOLDER = "/run/lab"
+_HOME, _ROOT = "/run/lab", f"/run/{NOTEBOOKS}"
 _SERVES = "JupyterLab serves"
 # Its log goes to standard error.
 _PROGRAM = f"""\
@@ -31,7 +31,7 @@ class LabServer(Service):
 
     Args:
         path: Module search path for the host guest, which uses this Python.
-        notebooks: Whether there is a folder of notebooks, in which the guest's one is opened.
+        notebooks: Whether there are notebooks, of which the guest's one is opened.
         service: Arguments of Service.
     """
 
@@ -53,15 +53,14 @@ class LabServer(Service):
             "port_retries": 0,
             "open_browser": False,
             "allow_root": True,
-            "root_dir": f"{_FOLDER}/notebooks",
+            "root_dir": _ROOT,
         }
         words = " ".join(f"--ServerApp.{option}={value}" for option, value in options.items())
         return (
-            f"{shell_environment(name, _FOLDER)}{site}"
-            f"mkdir -p {_FOLDER}/notebooks && cd {_FOLDER}/notebooks || exit\n"
-            "[ -d /run/share ] && ln -s /run/share share\n"
-            f"[ -d /run/notebooks ] && cp -R /run/notebooks/{name}/. /run/notebooks/tutorials .\n"
-            f"export HOME={_FOLDER} JUPYTER_TOKEN={self._token} PYTHONUNBUFFERED=1\n"
+            f"{shell_environment(name, _HOME)}{site}"
+            f"mkdir -p {_HOME} && cd {_ROOT} || exit\n"
+            "[ -d /run/share ] && mkdir -p share && mount --bind /run/share share\n"
+            f"export HOME={_HOME} JUPYTER_TOKEN={self._token} PYTHONUNBUFFERED=1\n"
             f"{sees_edits(name)}exec {self.python} -c {shlex.quote(_PROGRAM)} {words}\n"
         )
 

@@ -13,6 +13,7 @@ from ..errors import TestbedError
 from . import apt, requirements
 
 _METAS = ("linux-image-{}", "linux-image-generic")  # Debian's, Ubuntu's
+_INSMOD = re.compile(r"^insmod (.+\.ko(?:\.\w+)?)(?: |$)", re.MULTILINE)  # options may follow
 _PARTS = re.compile(r"^linux-(image|modules|modules-extra)-\d")
 # rdma_rxe of Linux 6.1 needs crc32_generic, but does not declare the dependency.
 _MODULES = (
@@ -68,7 +69,7 @@ def modules(root: Path) -> list[Path]:
         modprobe = requirements.find("modprobe") or "modprobe"
         command = [modprobe, "-S", version, "-d", str(base), "--show-depends", name]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
-        found += [Path(path) for path in re.findall(r"^insmod (\S+)", done.stdout, re.MULTILINE)]
+        found += map(Path, _INSMOD.findall(done.stdout))
     return list(dict.fromkeys(found))
 
 

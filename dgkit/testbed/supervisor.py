@@ -28,7 +28,7 @@ from ..runtime_folder import runtime_folder
 from . import bar_device, images
 from .agents import Agent
 from .control_socket import DONE, ERROR, ERRORS, OUTPUT, frame, read_line, send
-from .guest import ADDRESSES, EXCHANGE, Channel, Guest
+from .guest import ADDRESSES, EXCHANGE, NOTEBOOKS, Channel, Guest
 from .guest_service import Service
 from .images import Image
 from .initramfs import CHANNELS, END
@@ -156,6 +156,7 @@ class Supervisor:
         self._services: dict[str, list[Service]] = {name: [] for name in ADDRESSES}
         self._said = threading.Lock()
         self._share = options["share"]
+        self._saved = {name: options["folders"][name].get(NOTEBOOKS) for name in ADDRESSES}
         self._folder = folder
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(str(folder / SOCKET))
@@ -262,6 +263,8 @@ class Supervisor:
                 "runs_by": "KVM" if guest.image.kvm else "emulation",
                 "pid": guest.pid,
             }
+            if saved := self._saved[name]:
+                guests[name]["saved"] = saved
             for service in self._services[name]:
                 guests[name] |= service.status()
         return {"pid": os.getpid(), "share": self._share, "guests": guests}

@@ -6,6 +6,7 @@ import contextlib
 import os
 import re
 import shlex
+import shutil
 import socket
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import child
 from ..errors import TestbedError
+from ..files import make_own_folder
 from ..runtime_folder import runtime_dir
 from ..unique import Closable
 from ..validate import whole
@@ -24,7 +26,7 @@ from ..wire import keys as keyring
 from . import images, initramfs, requirements, wheels
 from .agents import Agent
 from .control_socket import DONE, ERROR, OUTPUT, frames, read_line, send
-from .guest import ADDRESSES
+from .guest import ADDRESSES, NOTEBOOKS
 from .guest_service import Service, shell_environment
 from .images import Progress
 from .jupyterlab import LabServer
@@ -323,8 +325,7 @@ def up(
     if detach and running():
         raise TestbedError("a testbed is already up: `dgkit testbed down` ends it")
     requirements.check(ssh=ssh, lab=lab)
-    if wheel_folder:
-        _check_place()
+    _check_place()
     images.sweep()
     with images.in_use():
         host, dpu = images.prepare(progress)
@@ -334,9 +335,9 @@ def up(
             progress("unpacking the wheels")
             modules = ("dgkit", "jupyterlab") if lab else ("dgkit",)
             folders["dpu"]["site"] = str(wheels.site(wheel_folder, dpu.files, modules))
-        notebooks = wheel_folder / "notebooks" if lab and wheel_folder else None
-        if notebooks and notebooks.is_dir():
-            folders = {name: folders[name] | {"notebooks": str(notebooks)} for name in folders}
+        if lab and wheel_folder:
+            for name in folders:
+                folders[name][NOTEBOOKS] = str(_notebooks(name, wheel_folder / NOTEBOOKS))
         if ssh:
             folders = {
                 name: folders[name] | {"ssh": str(images.ssh_server(image.machine, progress))}
@@ -353,7 +354,7 @@ def up(
             "agents": wheel_folder is not None,
             "ssh": ssh,
             "lab": lab,
-            "notebooks": "notebooks" in folders["host"],
+            "notebooks": wheel_folder is not None and (wheel_folder / NOTEBOOKS).is_dir(),
         }
         limit = timeout if timeout is not None else LAB_START_S if lab else START_S
         return _started(options, time.monotonic() + limit, detach, progress)
@@ -369,13 +370,27 @@ def _folder(name: str, path: str | os.PathLike[str] | None) -> Path | None:
 
 def _check_place() -> None:
     """Raise TestbedError if the host guest does not see this Python or dgkit."""
-    for path in (sys.executable, __file__):
+    for path in (sys.executable, os.path.realpath(sys.executable), __file__):
         for own in initramfs.OWN:
             if Path(path).absolute().is_relative_to(own):
                 raise TestbedError(
                     f"{path} is below {own}, which the host guest has for itself: install dgkit in "
                     "another folder"
                 )
+
+
+def _notebooks(guest: str, originals: Path) -> Path:
+    """Return the folder that keeps a guest's notebooks, after copying those that it lacks."""
+    home = os.environ.get("XDG_DATA_HOME")
+    kept = Path(home or Path.home() / ".local/share") / "dgkit/testbed" / guest
+    make_own_folder(kept, "XDG_DATA_HOME")
+    for source, target in ((guest, kept), ("tutorials", kept / "tutorials")):
+        for path in (originals / source).rglob("*"):
+            copy = target / path.relative_to(originals / source)
+            if path.is_file() and not copy.exists():
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(path, copy)
+    return kept
 
 
 def _client_key() -> str:

@@ -73,6 +73,7 @@ def machine(monkeypatch):
         (home / "run").mkdir(mode=0o700)
         monkeypatch.setenv("XDG_RUNTIME_DIR", str(home / "run"))
         monkeypatch.setenv("XDG_CONFIG_HOME", str(home / "config"))
+        monkeypatch.setenv("XDG_DATA_HOME", str(home / "data"))
         monkeypatch.setenv("FAKE_AGENT_PATH", ":".join(sys.path))
         monkeypatch.setattr(requirements, "check", lambda **_: None)
         for side in ("host", "dpu"):
@@ -410,6 +411,16 @@ def test_images_are_made_once_and_old_ones_removed(machine, packages):
     assert files["init"].startswith(b"#!/busybox sh\n")
     assert files["busybox"] == b"busybox"
     assert dpu.kernel.read_text() == "kernel"
+
+
+def test_modules_are_found_below_a_path_with_a_space(tmp_path, monkeypatch):
+    module = tmp_path / "a b/lib/modules/6.1/kernel/rdma_rxe.ko.xz"
+    module.parent.mkdir(parents=True)
+    for name, text in {"depmod": "true", "modprobe": f"echo 'insmod {module} option=1'"}.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    assert kernel.modules(tmp_path / "a b") == [module]
 
 
 def test_an_interrupted_image_leaves_nothing(machine, packages, monkeypatch):
@@ -769,10 +780,38 @@ def test_guests_import_what_was_shared_last(machine, monkeypatch):
             testbed.receive(name, device)
 
 
-def test_a_python_that_the_host_guest_does_not_see_is_named(machine, wheelhouse, monkeypatch):
+def test_a_python_that_the_host_guest_does_not_see_is_named(machine, monkeypatch):
     monkeypatch.setattr(sys, "executable", "/tmp/venv/bin/python")
     with pytest.raises(dgkit.TestbedError, match="/tmp/venv/bin/python is below /tmp, which"):
-        testbed.up(agents=wheelhouse)
+        testbed.up()
+    (machine / "python").touch()
+    (link := machine / "link").symlink_to(machine / "python")
+    monkeypatch.setattr(sys, "executable", link)
+    monkeypatch.setattr(initramfs, "OWN", [str(machine / "python")])
+    with pytest.raises(dgkit.TestbedError, match=f"{machine}/python is below"):
+        testbed.up()
+
+
+def test_saved_notebooks_stay_and_down_says_what_goes(machine, wheelhouse, capfd):
+    for name in ("host/host", "dpu/dpu", "tutorials/01"):
+        (path := wheelhouse / f"notebooks/{name}.ipynb").parent.mkdir(parents=True)
+        path.write_text("original")
+    with zipfile.ZipFile(wheelhouse / "jupyterlab-4.5.0-py3-none-any.whl", "w") as archive:
+        archive.writestr("elsewhere/__init__.py", "")
+    kept = machine / "data/dgkit/testbed/dpu"
+    for content in ("original", "changed"):
+        assert main(["testbed", "up", "--lab", "--agents", str(wheelhouse)]) == 0
+        assert f"saved {kept}\n" in capfd.readouterr().out
+        command = Path(f"/proc/{pids(testbed.running())[2]}/cmdline").read_text()
+        assert f"id=notebooks,path={kept},security_model=none,readonly=off" in command
+        assert (kept / "dpu.ipynb").read_text() == content
+        assert (kept / "tutorials/01.ipynb").read_text() == content
+        for path in kept.rglob("*.ipynb"):
+            path.write_text("changed")
+        assert main(["testbed", "down"]) == 0
+        said = capfd.readouterr().err
+        assert "Discarded: what was written to /tmp, /run and /dev" in said
+        assert f"kept: the notebooks in {kept.with_name('host')} and {kept}\n" in said
 
 
 def test_jupyterlab_without_its_wheels_is_refused(wheelhouse, capfd):

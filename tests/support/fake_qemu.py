@@ -72,7 +72,7 @@ def here(script: str) -> str:
 
 def has_booted() -> None:
     """Create the folders that a guest has when it boots."""
-    for name in ("testbed", "exchange"):
+    for name in ("testbed", "exchange", "notebooks"):
         Path(os.environ["XDG_CACHE_HOME"], f"run-{os.getpid()}", name).mkdir(parents=True)
 
 
