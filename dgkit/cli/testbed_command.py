@@ -217,7 +217,7 @@ def down() -> int:
     if bed := package.running():
         guests = bed.status()["guests"].values()
         bed.down()
-        say("dgkit testbed: ended. Discarded: what was written to /tmp, /run and /dev of the guests")
+        say("dgkit testbed: ended. Discarded: what was written to the guests' /tmp, /run and /dev")
         if saved := [guest["saved"] for guest in guests if "saved" in guest]:
             say(f"dgkit testbed: kept: the notebooks in {printable(' and '.join(saved))}")
     else:

@@ -810,7 +810,7 @@ def test_saved_notebooks_stay_and_down_says_what_goes(machine, wheelhouse, capfd
             path.write_text("changed")
         assert main(["testbed", "down"]) == 0
         said = capfd.readouterr().err
-        assert "Discarded: what was written to /tmp, /run and /dev" in said
+        assert "Discarded: what was written to the guests' /tmp, /run and /dev" in said
         assert f"kept: the notebooks in {kept.with_name('host')} and {kept}\n" in said
 
 
