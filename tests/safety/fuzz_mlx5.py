@@ -317,22 +317,25 @@ print("done", done, made)
 """
 
 
-def batch(seed: int, examples: int) -> None:
-    """Open the device `examples` / 10 times, and send 300 commands each time."""
+def batch(seed: int, examples: int, library: str = "") -> None:
+    """Open the device `examples` / 10 times, and send 300 commands each time.
+
+    library: of the adapter, built with AddressSanitizer, in the place of the installed one.
+    """
+    sanitized = []
+    if library:
+        runtime = subprocess.check_output(["cc", "-print-file-name=libasan.so"], text=True)
+        sanitized = ["env", f"LD_PRELOAD={runtime.strip()}:{library}"]
+    program = [*sanitized, sys.executable, "-c", COMMANDS, seed, max(1, examples // 10)]
     with tempfile.TemporaryDirectory() as home:
-        program = [
-            "mlx5",
-            "run",
-            "--",
-            sys.executable,
-            "-c",
-            COMMANDS,
-            str(seed),
-            str(max(1, examples // 10)),
-        ]
         done = subprocess.run(
-            cli.command(*program), env=cli.environment(home), capture_output=True, text=True,
-            check=False, timeout=300,
+            cli.command("mlx5", "run", "--", *map(str, program)),
+            env={**cli.environment(home), "ASAN_OPTIONS": "detect_leaks=0"},
+            capture_output=True, text=True, check=False, timeout=300,
         )  # fmt: skip
     assert done.returncode == 0, f"{done.returncode}: {done.stderr}"
     assert done.stdout.startswith("done"), done.stdout
+
+
+if __name__ == "__main__":
+    batch(1, 50, *sys.argv[1:])
