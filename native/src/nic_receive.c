@@ -291,9 +291,11 @@ static int retry(struct dg_nic_qp *qp)
 		const uint64_t now = now_ns();
 		if (!qp->retry_ns && qp->nic->observer)
 			qp->nic->observer->not_ready(qp);
-		if (tries >= most)
+		if (tries >= most) {
+			qp->wants = 0; /* over UC, the next message asks anew */
 			return nic_fault(qp->nic, SYNDROME_RECEIVE_RETRIES,
 					 "message, without a receive of the peer, tries", tries + 1, 0);
+		}
 		if (!qp->retry_ns)
 			qp->retry_ns = now + (is_uc ? NIC_DRY_NS
 						    : rnr_ns(atomic_load_explicit(&qp->far->rnr_timer,
