@@ -411,22 +411,27 @@ VISIBLE int socket(int domain, int type, int protocol)
 }
 
 /* A command of the connection manager: it may wait, without the lock, for an event, or for a listener, whose
- * program may be out of its turn for a while where there are few cores. */
+ * program may be out of its turn for a while where there are few cores. As the kernel's, it waits on when the
+ * descriptor is closed meanwhile, by a program that is about to end. */
 static int write_cm(int fd, const void *bytes, size_t size)
 {
 	struct pollfd readable = {.fd = fd, .events = POLLIN};
+	const struct cm_channel *begun = NULL;
 	for (uint32_t tries = 0;; tries++) {
 		enter();
 		struct cm_channel *c = dg_mlx5_cm_channel(fd);
-		const int rc = c ? dg_mlx5_cm_write(c, bytes, size, tries < LISTENER_TRIES) : -EBADF;
+		const bool is_open = c && (!begun || c == begun);
+		const int rc = is_open ? dg_mlx5_cm_write(c, bytes, size, tries < LISTENER_TRIES) : -EBADF;
+		const bool waits = is_open && !(fcntl(fd, F_GETFL) & O_NONBLOCK);
 		leave();
 		if (rc == -EINPROGRESS) {
 			usleep(LISTENER_US);
 			continue;
 		}
-		if (rc != -EAGAIN || fcntl(fd, F_GETFL) & O_NONBLOCK)
+		if (is_open ? rc != -EAGAIN || !waits : !begun)
 			return rc;
-		if (poll(&readable, 1, -1) < 0)
+		begun = is_open ? c : begun;
+		if (poll(&readable, is_open, -1) < 0)
 			return -errno;
 	}
 }

@@ -10,7 +10,8 @@ from support.processes.rdma_pair import pair
 
 # Commands of librdmacm, written to the device, as a server and a client in one process.
 COMMANDS = """
-import ctypes, errno, fcntl, os, select, socket, stat, struct, sys
+import ctypes, errno, fcntl, os, select, socket, stat, struct, sys, threading
+import time
 
 room = ctypes.create_string_buffer(512)
 at = ctypes.addressof(room)
@@ -142,6 +143,33 @@ request = events(third)[0][1]
 print(accept(third, request), [each[0:1] + each[2:] for each in events(third)],
       [hex(each) for each in struct.unpack_from("<II", room, 20)])
 os.close(third)
+
+def wait(fd):
+    own = ctypes.create_string_buffer(400)
+    os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))  # runs when the other pauses
+    try:
+        os.write(fd, struct.pack("<IHHQ", EVENT, 8, 400, ctypes.addressof(own)))
+    except OSError as error:
+        failed.append(errno.errorcode[error.errno])
+
+def in_poll(thread):
+    words = open(f"/proc/self/task/{thread.native_id}/syscall").read().split()
+    return words[0] in ("7", "73")  # poll of x86-64, ppoll of AArch64
+
+failed = []
+os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])
+for _ in range(40):  # the event that wakes the thread is gone before it runs
+    fd = os.open("/dev/infiniband/rdma_cm", os.O_RDWR)
+    thread = threading.Thread(target=wait, args=(fd,), daemon=True)
+    thread.start()
+    while not in_poll(thread):
+        time.sleep(0.001)
+    number = create(fd, 1)
+    resolve(fd, number, ip(1))
+    of(fd, DESTROY, number)
+    os.close(fd)
+time.sleep(0.1)
+print("closed during a command", failed)
 """
 ANSWERS = """\
 device True EAGAIN
@@ -177,6 +205,7 @@ no listener 0 (8, 8)
 elsewhere 0 (1, 4294967183)
 datagrams 0 0
 0 [(12, 9, 0)] ['0x4d', '0x1234567']
+closed during a command []
 """
 
 
