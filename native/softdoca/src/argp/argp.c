@@ -8,7 +8,7 @@
 
 struct argp argp;
 
-/* DOCA API reference, ARGP: INVALID_VALUE. BAD_STATE for a second call: guess. Without a
+/* DOCA API reference, ARGP: INVALID_VALUE, BAD_STATE for a second call. Without a
  * configuration, callbacks get NULL. Without a name, as in programs of DOCA 3, doca_argp_start()
  * takes that of the program's file. */
 doca_error_t doca_argp_init(const char *program_name, void *program_config)

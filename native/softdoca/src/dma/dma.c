@@ -82,7 +82,7 @@ doca_error_t doca_dma_get_gpu_handle(struct doca_dma *dma, struct doca_gpu_dma *
 {
 	CHECK_DMA(dma);
 	CHECK_OUT(gpu_dma);
-	if (!dma->on_gpu.structure) /* guess */
+	if (!dma->on_gpu.structure) /* DMA reference */
 		return REFUSE(DOCA_ERROR_BAD_STATE,
 			      "the context is not started with its data path on a GPU");
 	*gpu_dma = (struct doca_gpu_dma *)dma->on_gpu.structure->addr;

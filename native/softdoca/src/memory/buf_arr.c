@@ -140,7 +140,7 @@ doca_error_t doca_buf_arr_start(struct doca_buf_arr *buf_arr)
 	CHECK_ARR(buf_arr);
 	CHECK_STOPPED(buf_arr);
 	if (!object_is(buf_arr->mmap, OBJECT_MMAP) || !object_is(buf_arr->gpu, OBJECT_GPU))
-		return REFUSE(DOCA_ERROR_BAD_STATE, /* guess */
+		return REFUSE(DOCA_ERROR_BAD_STATE, /* DOCA Buf Array for the GPU and a stopped map */
 			      "the array has no map or no GPU: call doca_buf_arr_set_params and "
 			      "doca_buf_arr_set_target_gpu first");
 	if (!fits(buf_arr, buf_arr->mmap)) /* another map at the address of a destroyed one */

@@ -217,7 +217,7 @@ doca_error_t doca_ctx_set_datapath_on_gpu(struct doca_ctx *ctx, struct doca_gpu 
 {
 	CHECK_CTX(ctx);
 	CHECK_GPU(gpu_dev);
-	if (ctx->state != DOCA_CTX_STATE_IDLE) /* guess */
+	if (ctx->state != DOCA_CTX_STATE_IDLE) /* CTX reference */
 		return REFUSE(DOCA_ERROR_BAD_STATE, "the context is %s", state_name(ctx->state));
 	if (!ctx->gpu && !ctx->ops->on_gpu)
 		return REFUSE(DOCA_ERROR_NOT_SUPPORTED,

@@ -103,7 +103,7 @@ const struct ctx_ops rdma_gpu_ops = {
 	.disarm = rdma_disarm,
 };
 
-/* guess: BAD_STATE */
+/* RDMA reference: INVALID_VALUE, BAD_STATE. */
 doca_error_t doca_rdma_get_gpu_handle(struct doca_rdma *rdma, struct doca_gpu_dev_rdma **gpu_rdma)
 {
 	CHECK_OBJECT(rdma, OBJECT_RDMA, "an RDMA context");
