@@ -80,8 +80,8 @@ def test_the_exit_code_is_that_of_the_worst(
         (machine(pci.sysfs([BLUEFIELD])), Goal.LAPTOP, "BlueField-3 without DOCA, and no GPU"),
         (machine(pci.sysfs([GPU, NIC])), Goal.RDMA, "a NIC"),
         (machine(pci.sysfs([GPU])), Goal.GPU, "one GPU"),
-        (machine(pci.sysfs([NIC])), Goal.LAPTOP, "no GPU"),
-        (machine({}), Goal.LAPTOP, "no GPU"),
+        (machine(pci.sysfs([NIC])), Goal.LAPTOP, "no NVIDIA GPU"),
+        (machine({}), Goal.LAPTOP, "no NVIDIA GPU"),
     ],
 )
 def test_the_goal_is_what_the_machine_looks_like(
