@@ -22,6 +22,7 @@ _native    the C core (native/dgkit.h); only dma/_ffi.py imports it
 
 Modules: types (access flags, statuses, the Memory protocol), errors, validate (arguments), buffers,
 units (sizes and times as text), html_cards, runtime_folder (folders removed with their process),
+installation (how dgkit was installed),
 callbacks, cell_lifetime (ends the panels and sessions of a notebook cell that is run again).
 
 Public names are imported when they are first used: `import dgkit` loads this file and the version.
@@ -77,8 +78,8 @@ if TYPE_CHECKING:
     from .session.connect import connect as connect
     from .types import Access as Access
     from .types import Op as Op
-    from .types import Path as Path
     from .types import Status as Status
+    from .types import TransferPath as TransferPath
     from .widgets.allocate import AllocatePanel as AllocatePanel
     from .widgets.dashboard import dashboard as dashboard
     from .widgets.doctor import DoctorPanel as DoctorPanel
@@ -107,7 +108,7 @@ _NAMES = {
     "memory": ("empty", "wrap"),
     "report": ("BandwidthReport", "LatencyReport"),
     "session": ("Session", "connect"),
-    "types": ("Access", "Op", "Path", "Status"),
+    "types": ("Access", "Op", "Status", "TransferPath"),
     "errors": (
         *("AccessDenied", "BluefieldError", "BoundsError", "ClosedError", "DescriptorError"),
         *("DeviceUnavailable", "DgkitError", "ExportError", "KernelError", "LimitReached"),
@@ -133,6 +134,7 @@ _LAB = {
 _FLEET = {"Fleet": "fleet"}
 _EXTRAS = {**dict.fromkeys(_LAB, "lab"), **dict.fromkeys(_FLEET, "fleet"), "fleet": "fleet"}
 _EXTRAS["PacketPanel"] = "packets"
+_RENAMED = {"Path": "TransferPath"}
 _MODULES = (
     *_NAMES,
     "agent",
@@ -153,6 +155,12 @@ def __getattr__(name: str) -> object:
     """Import a public name or a package at its first use."""
     from importlib import import_module
 
+    if name in _RENAMED:
+        from warnings import warn
+
+        old, name = name, _RENAMED[name]
+        text = f"dgkit.{old} is called dgkit.{name}; the next release has no dgkit.{old}"
+        warn(text, DeprecationWarning, stacklevel=2)
     home = _HOME.get(name) or _LAB.get(name) or _FLEET.get(name)
     if home is None and name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -163,11 +171,9 @@ def __getattr__(name: str) -> object:
     except ModuleNotFoundError as exc:
         if name not in _EXTRAS or (exc.name or "").startswith(__name__):
             raise
-        raise ImportError(
-            f"dgkit.{name} needs {exc.name}, which is not installed: "
-            f"`pip install '.[{_EXTRAS[name]}]'` in dgkit's folder",
-            name=exc.name,
-        ) from None
+        from .installation import NeedsExtra
+
+        return NeedsExtra(name, exc.name or "", _EXTRAS[name])
     globals()[name] = value
     return value
 

@@ -43,15 +43,26 @@ class Op(IntEnum):
     COMPARE_SWAP = 3
 
 
-class Path(Enum):
-    """Executor of an operation: the calling thread, the engine, or (AUTO) the faster of both."""
+class TransferPath(str, Enum):
+    """Executor of an operation: the calling thread, the engine, or (AUTO) the faster of both.
 
-    AUTO = 0
-    INLINE = 1
-    WORKER = 2
+    Equal to its text, as completions and reports have it: `completion.path == TransferPath.WORKER`.
+    """
+
+    AUTO = "auto"
+    INLINE = "inline"
+    WORKER = "worker"
 
     def __str__(self) -> str:
-        return self.name.lower()
+        return self.value
+
+    @property
+    def code(self) -> int:
+        """Its number in the C core and in messages, an index of `PATHS`."""
+        return PATHS.index(self)
+
+
+PATHS = tuple(TransferPath)
 
 
 class Status(IntEnum):
@@ -170,14 +181,11 @@ def parse_access(access: str | Access) -> Access:
     return flags
 
 
-def parse_path(path: str | Path) -> Path:
-    """Convert `"auto"`, `"inline"` or `"worker"` to a Path; raise ValueError otherwise."""
-    if isinstance(path, Path):
-        return path
-    names = {str(known): known for known in Path}
-    if not isinstance(path, str) or path not in names:
-        raise ValueError(f"path is {path!r}; it must be 'auto', 'inline' or 'worker'")
-    return names[path]
+def parse_path(path: str | TransferPath) -> TransferPath:
+    """Convert `"auto"`, `"inline"` or `"worker"` to a path; raise ValueError otherwise."""
+    if path in PATHS:
+        return TransferPath(path)
+    raise ValueError(f"path is {path!r}; it must be 'auto', 'inline' or 'worker'")
 
 
 def provider_label(provider: str, elsewhere: bool = False) -> str:

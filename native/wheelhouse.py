@@ -22,6 +22,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from dgkit._version import DISTRIBUTION  # noqa: E402
 from dgkit.bluefield.pack import OLDEST_GLIBC, download, run  # noqa: E402
 from dgkit.errors import BluefieldError  # noqa: E402
 
@@ -66,7 +67,7 @@ def build(scratch: Path) -> Path:
     settings = [f"--config-settings=cmake.define.{name}={path}" for name, path in defines.items()]
     pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps"]
     run(*pip, *settings, "--wheel-dir", scratch, ROOT)
-    return next(scratch.glob("dgkit-*.whl"))
+    return next(scratch.glob("dgkit_dpu-*.whl"))
 
 
 def libraries(wheel: Path, into: Path) -> list[Path]:
@@ -138,7 +139,7 @@ def main() -> None:
         shutil.copytree(ROOT / "notebooks/tutorials", tutorials, dirs_exist_ok=True)
     needed = f"{wheel}[{','.join(options.extra)}]" if options.extra else str(wheel)
     download([needed], options.folder, python=options.python, glibc=glibc)
-    wanted = f"'dgkit[{','.join(options.extra)}]'" if options.extra else "dgkit"
+    wanted = f"'{DISTRIBUTION}[{','.join(options.extra)}]'" if options.extra else DISTRIBUTION
     print(f"{len(list(options.folder.glob('*.whl')))} wheels in {options.folder}. On the DPU:")
     print("  python3 -m venv dgkit-venv")
     print(f"  dgkit-venv/bin/pip install --no-index --find-links {options.folder.name} {wanted}")

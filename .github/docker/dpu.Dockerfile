@@ -13,5 +13,5 @@ FROM python:3.12-slim-bookworm
 RUN apt-get update && apt-get install -y --no-install-recommends libibverbs1 librdmacm1 ibverbs-providers \
     && rm -rf /var/lib/apt/lists/*
 COPY --from=build /wheels /wheels
-RUN pip install --no-cache-dir /wheels/dgkit-*.whl
+RUN pip install --no-cache-dir /wheels/dgkit_dpu-*.whl
 ENTRYPOINT ["dgkit", "serve"]

@@ -13,7 +13,7 @@ RUN apt-get update && apt-get install -y --no-install-recommends libibverbs1 lib
     && rm -rf /var/lib/apt/lists/*
 COPY --from=build /wheels /wheels
 # hadolint ignore=DL3013
-RUN WHEEL=$(echo /wheels/dgkit-*.whl) && pip install --no-cache-dir "${WHEEL}[lab,cuda13]"
+RUN WHEEL=$(echo /wheels/dgkit_dpu-*.whl) && pip install --no-cache-dir "${WHEEL}[lab,cuda13]"
 RUN useradd --create-home dgkit
 USER dgkit
 WORKDIR /home/dgkit

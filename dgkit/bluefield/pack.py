@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from .._version import __version__
+from .._version import DISTRIBUTION, __version__
 from ..errors import BluefieldError
 
 OLDEST_GLIBC = 17  # manylinux2014_aarch64, the first tag for aarch64 wheels, is glibc 2.17
@@ -44,7 +44,8 @@ def default_folder(python: str, glibc: int) -> Path:
 def wheels(folder: Path) -> list[Path]:
     """Return the wheels of a folder that `pack` has filled; [] for another, or a part of one."""
     found = sorted(folder.glob("*.whl"))
-    first = f"dgkit-{__version__}-", "pip-"  # pip is downloaded last
+    name = DISTRIBUTION.replace("-", "_")  # as in the names of wheels
+    first = f"{name}-{__version__}-", "pip-"  # pip is downloaded last
     complete = all(any(wheel.name.startswith(name) for wheel in found) for name in first)
     return found if complete else []
 
@@ -69,7 +70,7 @@ def pack(folder: Path, *, python: str, glibc: int) -> list[Path]:
     if _BUILD.exists():
         run(sys.executable, _BUILD, folder, "--python", python, "--glibc", f"2.{glibc}")
     else:
-        download([f"dgkit=={__version__}"], folder, python=python, glibc=glibc)
+        download([f"{DISTRIBUTION}=={__version__}"], folder, python=python, glibc=glibc)
     # Debian's and Ubuntu's Python can make an environment, but only without pip.
     download(["pip"], folder, python=python, glibc=glibc)
     return wheels(folder)

@@ -18,7 +18,7 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
-from .._version import __version__
+from .._version import DISTRIBUTION, __version__
 from ..doctor import api as doctor
 from ..doctor.diagnosis import Diagnosis
 from ..errors import BluefieldError, DgkitError
@@ -271,7 +271,7 @@ def _install(arm: Arm, planned: Plan, found: list[Path], say: Say) -> None:
         f"""rm -rf venv cache && {shlex.quote(planned.probe.program)} -m venv --without-pip venv &&
         HOME="$PWD/cache" venv/bin/python "$(echo wheels/pip-*.whl)/pip" install --quiet \\
             --disable-pip-version-check --no-compile --no-cache-dir --no-index \\
-            --find-links wheels dgkit=={__version__} >&2 &&
+            --find-links wheels {DISTRIBUTION}=={__version__} >&2 &&
         dgkit --version >/dev/null && echo {digest} > venv/installed"""
     )
     say(f"install: dgkit {__version__} in ~/{FOLDER}/venv")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from ..errors import DgkitError
+from ..installation import NeedsExtra
 from .console import console, progress_bar, progress_bars, say
 from .exit_codes import FAILED, OK
 from .json_file import STDOUT, json_option, output_file, write_document
@@ -193,9 +194,10 @@ def doctor(scheduler: str, insecure: bool, goal: str, json_: str | None) -> int:
 
 def _demo_cluster() -> Any:
     """Import the module; if the extra `fleet` is missing, raise an error that names it."""
-    from .. import fleet as _  # noqa: F401
-    from ..fleet import demo_cluster
-
+    try:
+        from ..fleet import demo_cluster
+    except ModuleNotFoundError as exc:
+        NeedsExtra("fleet", exc.name or "", "fleet")()
     return demo_cluster
 
 

@@ -17,6 +17,7 @@ import click
 
 from ..child import bound
 from ..errors import DgkitError, NativeError
+from ..installation import checkout
 from ..types import provider_label
 from ..units import size_text
 from .console import console, print_json
@@ -86,6 +87,7 @@ def collect(*, doca_functions: bool = True) -> dict[str, Any]:
     package = {
         "dgkit": __version__,
         "python": platform.python_version(),
+        "checkout": checkout() is not None,
         "libraries": _versions("cffi", "numpy", "pyzmq", "msgspec"),
     }
     try:

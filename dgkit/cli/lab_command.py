@@ -18,6 +18,7 @@ from typing import Any
 import click
 
 from .. import child
+from ..installation import install_command
 from .console import notice_after, say
 from .exit_codes import FAILED, OK
 from .options import address as parsed_address
@@ -141,7 +142,7 @@ def lab(
     binary messages of widgets.
     """
     if importlib.util.find_spec("jupyterlab") is None:
-        raise ImportError("JupyterLab is not installed: `pip install '.[lab]'` in dgkit's folder")
+        raise ImportError(f"JupyterLab is not installed: `{install_command('lab')}`")
     if bluefield:
         address = _bluefield(address)
     root = folder or next(path for path in (Path("notebooks"), Path()) if path.is_dir())

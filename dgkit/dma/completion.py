@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from ..errors import TransferError
-from ..types import Op, Status
+from ..types import PATHS, Op, Status
 from ._ffi import native
 
 _OPS = tuple(Op)  # by code: an index takes a tenth of what a call of the enum takes
-_PATHS = ("auto", "inline", "worker")
 _LATE = "late: when the queue was next polled"
 _STAMPS = ("per operation", "shared by a batch", _LATE, f"shared by a batch, {_LATE}")
 
@@ -41,7 +40,7 @@ class Completion(native.Completion):
     @property
     def path(self) -> str:
         """`inline` (the calling thread copied) or `worker` (the engine did)."""
-        return _PATHS[self._path]
+        return PATHS[self._path].value
 
     @property
     def op(self) -> Op:

@@ -12,7 +12,7 @@ from collections.abc import Set as AbstractSet
 
 from ..errors import ClosedError, DgkitError
 from ..live_set import LiveSet
-from ..types import DOCA, Access, Path, parse_access, provider_label
+from ..types import DOCA, Access, TransferPath, parse_access, provider_label
 from ..validate import whole
 from ._ffi import check, ffi, lib, nanoseconds, open_handle, spin_ns
 from .context import DeviceContext
@@ -184,7 +184,7 @@ class Device(DeviceContext):
     def queue(
         self,
         depth: int = 256,
-        path: str | Path = "auto",
+        path: str | TransferPath = "auto",
         *,
         spin_us: float = 50.0,
         op_timeout: float = 30.0,

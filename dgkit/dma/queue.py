@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Sequence
 
 from ..errors import ClosedError
-from ..types import Op, Path, parse_path
+from ..types import Op, TransferPath, parse_path
 from ..validate import whole
 from ._ffi import check, ffi, lib, nanoseconds, open_handle, spin_ns
 from .prepared import PreparedBatch, PreparedOp
@@ -76,7 +76,13 @@ class Queue(CompletionQueue):
     _device: Device
 
     def __init__(
-        self, device: Device, depth: int, path: str | Path, *, spin_us: float, op_timeout: float
+        self,
+        device: Device,
+        depth: int,
+        path: str | TransferPath,
+        *,
+        spin_us: float,
+        op_timeout: float,
     ) -> None:
         self._q: Any = None
         self._device = device
@@ -87,7 +93,7 @@ class Queue(CompletionQueue):
         times = (spin_ns(spin_us), nanoseconds(op_timeout, "op_timeout"))
         if self.depth > lib.DG_DEPTH_MAX:
             raise ValueError(f"depth is {depth}; the limit is {lib.DG_DEPTH_MAX}")
-        args = (device._handle(), self.depth, self.path.value, *times)
+        args = (device._handle(), self.depth, self.path.code, *times)
         open_handle(self, "_q", "dg_queue", (device._d,), lib.dg_queue_open, *args)
         super().__init__()
         self._queue_pairs: LiveSet[QueuePair] | None = None

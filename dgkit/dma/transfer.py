@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
     from ..errors import ClosedError
-    from ..types import Path
+    from ..types import TransferPath
     from .context import DeviceContext
 
 # How long an await polls before it suspends its task: about the cost of one turn of an event loop.
@@ -106,7 +106,7 @@ class CompletionQueue(native.QueueHandle):
     _closed: bool
     _device: DeviceContext
     depth: int
-    path: Path
+    path: TransferPath
 
     def __init__(self) -> None:
         self._undropped: list[int] = []

@@ -15,7 +15,7 @@ from .. import memory
 from ..errors import Unsupported
 from ..schema import LatencyResult, RateResult
 from ..sizes import FLOOR_BYTES, SAMPLES_A_BLOCK, rate_span
-from ..types import OWN_EXPORT, Op, Path
+from ..types import OWN_EXPORT, PATHS, Op
 from ..unique import Closable
 
 if TYPE_CHECKING:
@@ -131,8 +131,7 @@ class BenchmarkQueue(Closable):
             undo.callback(self._memory.close)
             self.local: Region = device.register(self._memory)
             undo.callback(self.local.close)
-            name = Path(path).name.lower()
-            self.queue: Queue = device.queue(depth=depth, path=name, op_timeout=op_timeout)
+            self.queue: Queue = device.queue(depth=depth, path=PATHS[path], op_timeout=op_timeout)
             undo.pop_all()
 
     def close(self) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..errors import DeviceUnavailable, NativeError, OutOfMemory, Unsupported
+from ..installation import install_command
 
 FORKED = (
     "the parent process used CUDA before fork(), so this process cannot: start such processes "
@@ -257,4 +258,4 @@ def _extra(version: int) -> str:
     Args:
         version: CUDA version that the driver supports; 13000 is 13.0.
     """
-    return f"`pip install '.[cuda{12 if version < 13000 else 13}]'` in dgkit's folder"
+    return f"`{install_command(f'cuda{12 if version < 13000 else 13}')}`"

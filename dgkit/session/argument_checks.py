@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from ..types import Op, Path
+from ..types import Op
 from ..validate import whole
 
 if TYPE_CHECKING:
@@ -87,13 +87,6 @@ def op(value: Any) -> Op:
     if value not in ("read", "write"):
         raise ValueError(f"op is {value!r}; it must be 'read' or 'write'")
     return Op[value.upper()]
-
-
-def path(value: Any) -> Path:
-    """Return the path named "auto", "inline" or "worker". Raises ValueError if invalid."""
-    if value not in ("auto", "inline", "worker"):
-        raise ValueError(f"path is {value!r}; it must be 'auto', 'inline' or 'worker'")
-    return Path[value.upper()]
 
 
 def fault_rules(rules: Any) -> list[FaultRule]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ..errors import ClosedError, LimitReached, copy_of
 from ..schema import EVERY_S, MONITOR_SAMPLES, WatchTask
 from ..schema import Sampled as Sampled
-from ..types import provider_label
+from ..types import parse_path, provider_label
 from ..unique import Closable, Unique
 from ..wire.messages import MONITORS
 from . import argument_checks
@@ -57,7 +57,7 @@ class Monitor(Unique, Closable):
             "every_s", every_s, least=EVERY_S[0], most=EVERY_S[1]
         )
         argument_checks.op(measured.op)
-        path = argument_checks.path(measured.path).value
+        path = parse_path(measured.path).code
         backend = factory.resources.dpu
         self._link = backend.link
         self._siblings = siblings  # the open monitors of the session

@@ -15,7 +15,7 @@ from ..errors import PeerError
 from ..report import BandwidthReport, LatencyReport
 from ..schema import MAX_SAMPLES, LatencyTask, RateTask
 from ..sizes import SCRATCH_PAGE, SWEEP_BYTES
-from ..types import Access, Op, Path
+from ..types import Access, Op, TransferPath, parse_path
 from . import argument_checks
 from .describe import machine_of
 
@@ -162,7 +162,7 @@ def latency(backend: Backend, of: Measured, *, count: int, progress: ProgressCal
     count = argument_checks.within("count", count, 1, MAX_SAMPLES)
     argument_checks.function("progress", progress)
     listener = _Listener(progress, count)
-    op, path = argument_checks.op(of.op).value, argument_checks.path(of.path).value
+    op, path = argument_checks.op(of.op).value, parse_path(of.path).code
     task = LatencyTask(offset=0, size=of.size, op=op, samples=count, path=path)
     done = backend.latency(of.region, task, listener)
     if done.blocks != listener.blocks or len(listener.samples) != count:
@@ -180,7 +180,7 @@ def latency_of_import(remote: RemoteRegion, *, size: int, op: str, count: int) -
     count = argument_checks.within("count", count, 1, MAX_SAMPLES)
     listener, device = _Listener(None, count), cast("Device", remote.device)
     code = argument_checks.op(op).value
-    task = LatencyTask(offset=0, size=size, op=code, samples=count, path=Path.AUTO.value)
+    task = LatencyTask(offset=0, size=size, op=code, samples=count, path=TransferPath.AUTO.code)
     done = benchmark.latency(task, RegionRef(remote=remote), device, listener)
     return LatencyReport.of(
         listener.samples, size=size, op=op,
@@ -198,7 +198,7 @@ def bandwidth(
     seconds = argument_checks.seconds("seconds", seconds)
     window = argument_checks.within("window", window, 1, 65536)
     argument_checks.function("progress", progress)
-    op, path = argument_checks.op(of.op).value, argument_checks.path(of.path).value
+    op, path = argument_checks.op(of.op).value, parse_path(of.path).code
     task = RateTask(size=of.size, op=op, window=window, seconds=seconds, path=path)
     done = backend.bandwidth(of.region, task, _Listener(progress))
     floors = [of.size / ns for ns in (done.floor_before, done.floor_after) if ns]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ..errors import PeerError, PeerTimeout, copy_of
-from ..types import Op, Path, Status, machine_is_emulated
+from ..types import PATHS, Op, Status, machine_is_emulated
 from .argument_checks import function, seconds, within
 
 if TYPE_CHECKING:
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from .session_region import SessionRegion
 
 _POLL_S = 0.1  # how often an awaited transfer checks that the worker runs
-_PATHS = [str(path) for path in Path]
 _OVER_WIRE = "between this process and the DPU by the control connection, without DMA"
 
 
@@ -49,7 +48,7 @@ class TransferReport:
     status = property(lambda _: Status.OK, doc="Always OK: a transfer that fails raises instead.")
     op = property(lambda self: Op(self._moved.op), doc="Operation of the last DMA.")
     path = property(
-        lambda self: _PATHS[self._moved.path], doc="Path of the last DMA: `inline` or `worker`."
+        lambda self: PATHS[self._moved.path], doc="Path of the last DMA: `inline` or `worker`."
     )
     submit_ns = property(lambda self: self._moved.submit_ns, doc="Submission, in ns.")
     post_ns = property(lambda self: self._moved.post_ns, doc="Posting, in ns.")

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from ..errors import DgkitError
 from ..gpu_initiated import compiler
+from ..installation import install_command
 from . import course, sandbox
 
 HUB_PORT = 8000  # of the configuration that `dgkit teach hub` prints
@@ -47,7 +48,7 @@ def _nbgrader() -> Check:
     try:
         return Check("fine", f"nbgrader {version('nbgrader')}")
     except PackageNotFoundError:
-        return Check("WRONG", "nbgrader is not installed", "pip install '.[teach]'")
+        return Check("WRONG", "nbgrader is not installed", install_command("teach"))
 
 
 def _isolation() -> Check:

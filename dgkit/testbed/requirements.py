@@ -11,6 +11,7 @@ import subprocess
 from pathlib import Path
 
 from ..errors import TestbedError
+from ..installation import install_command
 
 # Programs, and the Debian packages that contain them.
 _PROGRAMS = {
@@ -86,5 +87,5 @@ def check(*, ssh: bool = False, lab: bool = False) -> None:
     if lab and not importlib.util.find_spec("jupyterlab"):
         raise TestbedError(
             "the host guest uses this Python's JupyterLab, which is not installed: "
-            "`pip install 'dgkit[lab]'`"
+            f"`{install_command('lab')}`"
         )

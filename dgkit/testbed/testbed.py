@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import child
+from .._version import DISTRIBUTION
 from ..errors import TestbedError
 from ..files import make_own_folder
 from ..runtime_folder import runtime_dir
@@ -333,8 +334,8 @@ def up(
         folders = {"host": shared, "dpu": dict(shared)}
         if wheel_folder:
             progress("unpacking the wheels")
-            modules = ("dgkit", "jupyterlab") if lab else ("dgkit",)
-            folders["dpu"]["site"] = str(wheels.site(wheel_folder, dpu.files, modules))
+            packages = (DISTRIBUTION, "jupyterlab") if lab else (DISTRIBUTION,)
+            folders["dpu"]["site"] = str(wheels.site(wheel_folder, dpu.files, packages))
         if lab and wheel_folder:
             for name in folders:
                 folders[name][NOTEBOOKS] = str(_notebooks(name, wheel_folder / NOTEBOOKS))

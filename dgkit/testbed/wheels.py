@@ -11,6 +11,7 @@ import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from .._version import DISTRIBUTION
 from ..errors import TestbedError
 from . import images
 
@@ -22,7 +23,7 @@ BYTECODE = "pycache"  # folder in it, a tree of .pyc files as Python's pycache_p
 _UNUSED = {"test", "tests", "idlelib", "lib2to3", "tkinter", "ensurepip", "distutils", "pydoc_data"}
 
 
-def site(folder: Path, root: Path, modules: Sequence[str] = ("dgkit",)) -> Path:
+def site(folder: Path, root: Path, packages: Sequence[str] = (DISTRIBUTION,)) -> Path:
     """Return the folder with the modules of wheels; unpack them if needed.
 
     Data files for Python's prefix, such as `share`, are in the same folder.
@@ -32,14 +33,14 @@ def site(folder: Path, root: Path, modules: Sequence[str] = ("dgkit",)) -> Path:
     Args:
         folder: Folder with the wheels of dgkit and of its dependencies.
         root: Files of the guest, whose Python imports the modules.
-        modules: Names of wheels that must be among them.
+        packages: Those whose wheels must be among them.
 
     Raises:
-        TestbedError: One of `modules` is not among them, or a wheel is for another Python or
+        TestbedError: One of `packages` is not among them, or a wheel is for another Python or
             machine.
     """
     python = next((root / "usr/bin").glob("python3.[0-9]*")).name.removeprefix("python")
-    extra = " --extra lab" if "jupyterlab" in modules else ""
+    extra = " --extra lab" if "jupyterlab" in packages else ""
     command = f"`native/wheelhouse.py FOLDER --python {python}{extra}`"
     remedy = f"{command} makes a folder of those that fit"
     wheels = sorted(folder.glob("*.whl"))
@@ -47,8 +48,8 @@ def site(folder: Path, root: Path, modules: Sequence[str] = ("dgkit",)) -> Path:
         if not _fits(wheel, int(python.partition(".")[2])):
             text = f"{wheel} is not for Python {python} on aarch64, the DPU guest's"
             raise TestbedError(f"{text}: {remedy}")
-    names = {wheel.name.partition("-")[0] for wheel in wheels}
-    if absent := [name for name in modules if name not in names]:
+    names = {wheel.name.partition("-")[0].replace("_", "-") for wheel in wheels}
+    if absent := [name for name in packages if name not in names]:
         raise TestbedError(f"{folder} has no wheel of {' and '.join(absent)}: {remedy}")
     made = images.cache() / images.site_name(_digest(wheels))
     if not made.exists():

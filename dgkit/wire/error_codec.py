@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 from .. import errors
-from ..types import Op, Path, Status
+from ..types import PATHS, Op, Status, TransferPath
 from ..units import printable
 from .messages import Failed, Failure
 
@@ -26,7 +26,7 @@ class FailedCompletion:
     def __init__(self, failure: Failure) -> None:
         self.status = Status(failure.status)
         self.op = Op(failure.op)
-        self.path = str(Path(failure.path))
+        self.path = PATHS[failure.path].value
         self.size = 0
         self.submit_ns = failure.submit_ns
         self.post_ns = failure.post_ns
@@ -80,7 +80,7 @@ def _errno(exc: BaseException) -> int:
 def _failure(completion: Any) -> Failure:
     return Failure(
         status=int(completion.status), op=int(completion.op),
-        path=Path[str(completion.path).upper()].value,
+        path=TransferPath(completion.path).code,
         submit_ns=completion.submit_ns, post_ns=completion.post_ns,
         complete_ns=completion.complete_ns,
     )  # fmt: skip

@@ -10,7 +10,7 @@ import nbformat
 import pytest
 from playwright.sync_api import expect
 from support.jupyter.page import Notebook
-from support.processes.waiting import children, gone, until
+from support.processes.waiting import children, gone, steady, until
 
 SAMPLES = "(d.panels.plot.state()['run'] or {}).get('samples', 0)"
 RELOADS = 5
@@ -73,7 +73,11 @@ def test_run_all_twice_leaves_one_dpu_and_no_thread_more(own_board):
 
     own_board.command("notebook:run-all-cells")
     own_board.ready("latency")
-    before = left()
+    # A dashboard in sight has a thread, which starts when its page has said that it is.
+    own_board.panel("dashboard").scroll_into_view_if_needed()
+    threads = "[thread.name for thread in __import__('threading').enumerate()]"
+    until(lambda: "dgkit-frames" in own_board.value(threads), "the kernel knows what is in sight")
+    before = steady(left)
     for _ in range(2):
         own_board.command("notebook:run-all-cells")
         own_board.ready("latency")

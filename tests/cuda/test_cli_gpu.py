@@ -12,6 +12,7 @@ from support.processes import cli
 from support.processes.agents import agent
 
 from dgkit import nccl
+from dgkit.installation import install_command
 from dgkit.report import BandwidthReport, LatencyReport
 
 SMALL = ["--sizes", "64,64K", "--depths", "1,8", "--count", "100", "--seconds", "0.02"]
@@ -125,7 +126,7 @@ def without(path, *args, home):
 
 
 MISSING = {
-    "fake_cuda": "CuPy is not installed: `pip install '.[cuda13]'` in dgkit's folder",
+    "fake_cuda": f"CuPy is not installed: `{install_command('cuda13')}`",
     "libcuda": "libcuda.so.1 is missing",
 }
 

@@ -112,7 +112,7 @@ def test_a_package_that_is_missing_is_named_with_the_extra_that_has_it(
     monkeypatch.setitem(sys.modules, module, None)
     if module == "cuda.bindings":
         monkeypatch.setattr(cuda, "_driver", None)
-    words = rf"{name} (is not installed|does not load).*: `pip install '.\[{extra}\]'`"
+    words = rf"{name} (is not installed|does not load).*: `pip install .*\[{extra}\]'?`"
     with pytest.raises(DeviceUnavailable, match=words):
         dgkit.empty(8, on="gpu")
 

@@ -17,6 +17,7 @@ from support.processes import cli
 import dgkit
 from dgkit.cli import lab_command, main
 from dgkit.cli.lab_command import own_port
+from dgkit.installation import install_command
 from dgkit.runtime_folder import runtime_folder
 
 KERNEL = """
@@ -201,7 +202,7 @@ def test_without_jupyterlab_it_says_what_to_install(home, monkeypatch, capsys):
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     assert main(["lab"]) == 1
     assert capsys.readouterr().err == (
-        "dgkit: JupyterLab is not installed: `pip install '.[lab]'` in dgkit's folder\n"
+        f"dgkit: JupyterLab is not installed: `{install_command('lab')}`\n"
     )
 
 

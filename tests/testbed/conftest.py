@@ -19,5 +19,5 @@ def programs() -> Path:
 def wheels() -> Path:
     """dgkit and its dependencies for the DPU guest."""
     folder = ROOT / ".cache/wheelhouse"
-    assert list(folder.glob("dgkit-*")), "tests/run testbed builds it"
+    assert list(folder.glob("dgkit_dpu-*")), "tests/run testbed builds it"
     return folder

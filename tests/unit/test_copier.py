@@ -8,11 +8,11 @@ from dgkit.dpu.copier import Copier
 from dgkit.dpu.job import copy_job
 from dgkit.dpu.region_ref import RegionRef
 from dgkit.errors import TransferError
-from dgkit.types import Op, Path
+from dgkit.types import Op, TransferPath
 
 
 class FakeTransfer:
-    latency_ns, submit_ns, post_ns, complete_ns, _path = 1, 1, 2, 3, Path.WORKER.value
+    latency_ns, submit_ns, post_ns, complete_ns, _path = 1, 1, 2, 3, TransferPath.WORKER.code
 
     def __init__(self, op, fails=False):
         self.op, self._op, self.fails = op, op, fails

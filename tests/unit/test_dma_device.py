@@ -29,7 +29,7 @@ def test_the_example_of_the_api_works_as_it_is_written():
             t = q.write(local, remote, size=64, local_offset=0, remote_offset=128)
             c = t.wait(timeout=1.0)
             assert (c.status, c.size) == (dgkit.Status.OK, 64)
-            assert c.path in ("inline", "worker")
+            assert c.path in (dgkit.TransferPath.INLINE, dgkit.TransferPath.WORKER)
             assert c.submit_ns <= c.post_ns <= c.complete_ns
             assert local.memory.array[128:192].tolist() == [7] * 64
             op = q.prepare_write(local, remote, size=64)

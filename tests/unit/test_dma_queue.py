@@ -8,7 +8,7 @@ import pytest
 from support.dma import keep, rig
 
 import dgkit
-from dgkit import Device, FaultRule, Path, Status
+from dgkit import Device, FaultRule, Status, TransferPath
 from dgkit.errors import BoundsError, ClosedError, QueueFull
 
 LOSE = [FaultRule("lose")]
@@ -16,7 +16,7 @@ LOSE = [FaultRule("lose")]
 
 @pytest.mark.parametrize(
     ("path", "kept"),
-    [("auto", Path.AUTO), ("inline", Path.INLINE), ("worker", Path.WORKER), (Path.AUTO, Path.AUTO)],
+    [(name, path) for path in TransferPath for name in (path.value, path)],
 )
 def test_depth_and_path_are_kept(path, kept):
     with Device() as device, device.queue(7, path) as queue:
@@ -152,3 +152,8 @@ def test_more_queues_than_the_provider_has_is_a_named_limit():
             device.queue(1)
         with pytest.raises(dgkit.LimitReached, match=f"{most} queues open, which is the maximum"):
             device.queue(1)
+
+
+def test_the_enum_of_paths_has_an_old_name_for_one_release():
+    with pytest.warns(DeprecationWarning, match=r"dgkit.Path is called dgkit.TransferPath"):
+        assert dgkit.Path is dgkit.TransferPath

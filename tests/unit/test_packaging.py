@@ -3,8 +3,10 @@
 import base64
 import hashlib
 import importlib.util
+import json
 import re
 import subprocess
+import sys
 import zipfile
 from pathlib import Path
 from types import ModuleType
@@ -12,6 +14,8 @@ from types import ModuleType
 import pytest
 
 import dgkit
+from dgkit import installation
+from dgkit._version import DISTRIBUTION
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -156,3 +160,26 @@ def test_the_readme_has_both_commands() -> None:
     blocks = re.findall(r"<!-- command: (\w+) -->\n```\w*\n(.*?)\n```", readme, flags=re.DOTALL)
     assert [name for name, _ in blocks] == ["main", "test"]
     assert blocks[1][1] == "tests/run"
+
+
+def test_the_name_for_an_index_stands_in_the_project_as_in_the_code() -> None:
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    assert f'\nname = "{DISTRIBUTION}"\n' in project
+    assert not re.findall(rf'"(?!{DISTRIBUTION})[\w-]+\[(?:lab|fleet|packets)\]', project)
+
+
+@pytest.mark.parametrize("url", ["file://{}", "https://example.org/dgkit.whl", "file://{}/gone"])
+def test_an_extra_is_installed_from_the_checkout_if_there_is_one(tmp_path, monkeypatch, url):
+    folder = tmp_path / "my dgkit"
+    folder.mkdir()
+    (folder / "pyproject.toml").touch()
+    info = tmp_path / f"{DISTRIBUTION.replace('-', '_')}-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Name: {DISTRIBUTION}\nVersion: 1\n")
+    where = url.format(str(folder).replace(" ", "%20"))
+    (info / "direct_url.json").write_text(json.dumps({"url": where}))
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    here = url == "file://{}"
+    assert installation.checkout() == (folder if here else None)
+    wanted = f"'{folder}[lab]'" if here else f"'{DISTRIBUTION}[lab]'"
+    assert installation.install_command("lab") == f"pip install {wanted}"

@@ -337,7 +337,7 @@ def _cuda_python(case: Case) -> Finding:
     listed = gpu.get("libraries")
     assert isinstance(listed, dict)
     known = case.machine.know(cuda.cuda)
-    remedy = install_dgkit(f".[cuda{13 if known.version >= (13,) else 12}]")
+    remedy = install_dgkit(case.machine, f"cuda{13 if known.version >= (13,) else 12}")
     found = ", ".join(f"{name} {listed.get(name, 'missing')}" for name in _LEAST)
     needed = "CuPy 13.6, cuda-core 1.2"
     why = _wrong_versions(listed, known.version)

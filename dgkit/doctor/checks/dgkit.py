@@ -74,7 +74,7 @@ def _dgkit_core(case: Case) -> Finding:
         f"{found}: does not load",
         needed="the C core",
         why=f"Nothing of dgkit works without it: {loaded.get('why', '')}",
-        remedy=["# in dgkit's folder:", ".venv/bin/pip install --force-reinstall ."],
+        remedy=install_dgkit(case.machine),
     )
 
 
@@ -197,5 +197,5 @@ def _dgkit_extras(case: Case) -> Finding:
         f"{len(missing)} missing, {len(old)} too old",
         needed=", ".join(LAB) if len(missing) == len(asked) else names or least,
         why=f"{why}Panels, plots and `dgkit lab` need them.",
-        remedy=install_dgkit(".[lab]"),
+        remedy=install_dgkit(case.machine, "lab"),
     )

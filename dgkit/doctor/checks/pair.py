@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
+from ..._version import DISTRIBUTION
 from .. import finding, references
 from ..collect.reader import Reading
 from ..facts import bluefield, pci
@@ -156,7 +157,7 @@ def _judge_dgkit(host: Machine, dpu: Machine) -> Finding:
             needed="the same wire",
             subject="dgkit",
             why="The two sides use different versions of the wire protocol.",
-            remedy=["pip install --upgrade dgkit  # on the older side"],
+            remedy=[f"pip install --upgrade {DISTRIBUTION}  # on the older side"],
         )
     if known[0].get("version") != known[1].get("version"):
         return finding.ok(both, needed="the same wire", subject="dgkit")

@@ -314,7 +314,9 @@ def _probe_command(line: str) -> list[str]:
 _DGKIT_PROBES = {
     "core": """
 import json, platform, dgkit
+from dgkit.installation import checkout
 said = {"dgkit": dgkit.__version__, "python": platform.python_version(), "loaded": True, "why": ""}
+said["checkout"] = checkout() is not None
 try:
     import dgkit.dma
 except Exception as error:

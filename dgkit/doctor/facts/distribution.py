@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from ..._version import DISTRIBUTION
 from ..machine import Machine
 from . import gpudirect, gpus, nvidia_proc
 from .uname import uname
@@ -65,9 +66,15 @@ def install_command(machine: Machine, apt: str, dnf: str) -> str:
     return f"sudo dnf install {dnf}" if machine.know(family) == "dnf" else f"sudo apt install {apt}"
 
 
-def install_dgkit(what: str) -> list[str]:
-    """Return the commands to install dgkit from source: `.`, or `.[lab]` with an extra."""
-    return ["# in dgkit's folder:", f".venv/bin/pip install '{what}'"]
+def install_dgkit(machine: Machine, extra: str = "") -> list[str]:
+    """Return the commands to install dgkit, or one of its extras, as it was installed before."""
+    core = machine.read.probe("core").data
+    extra = extra and f"[{extra}]"
+    if not isinstance(core, dict) or core.get("checkout", True):
+        what = f"'.{extra}'" if extra else "--force-reinstall ."
+        return ["# in dgkit's folder:", f".venv/bin/pip install {what}"]
+    what = f"'{DISTRIBUTION}{extra}'" if extra else f"--force-reinstall {DISTRIBUTION}"
+    return [f"pip install {what}"]
 
 
 def as_root(check: str) -> str:

@@ -32,6 +32,7 @@ from ipywidgets import Box, Output, Widget
 from ipywidgets.widgets import widget as registry
 
 from ... import cell_lifetime
+from ..._version import DISTRIBUTION
 from . import scheduler
 
 if TYPE_CHECKING:
@@ -42,7 +43,9 @@ if TYPE_CHECKING:
 
 _WAIT_S = 2.0  # after a cell, before the outputs are made in the background
 _MARK = {"needs_background": "light"}  # becomes a CSS class of the image, used to hide it
-_NO_PICTURE = "The figure is not here: it needs Matplotlib, <code>pip install 'dgkit[lab]'</code>."
+_NO_PICTURE = (  # no path of this machine: the notebook may be published
+    f"The figure is not here: it needs Matplotlib, <code>pip install '{DISTRIBUTION}[lab]'</code>."
+)
 _TARGET = "dgkit.pictures"
 _log = logging.getLogger("dgkit.widgets")
 _published: weakref.WeakSet[StaticOutput] = weakref.WeakSet()

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ... import files
+from ...installation import install_command
 
 if TYPE_CHECKING:
     from bokeh.model import Model
@@ -134,7 +135,7 @@ def _matplotlib() -> Any:
         import matplotlib.figure
     except ImportError as error:
         raise ModuleNotFoundError(
-            "figures as files need Matplotlib: pip install 'dgkit[lab]'"
+            f"figures as files need Matplotlib: `{install_command('lab')}`"
         ) from error
     return mpl
 

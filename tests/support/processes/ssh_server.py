@@ -111,14 +111,14 @@ def stub_wheels(folder: Path) -> Path:
     """Fill a folder with pip's wheel and one of dgkit that refers to this checkout."""
     folder.mkdir()
     site = next(path for path in sys.path if path.endswith("site-packages"))
-    info = f"dgkit-{__version__}.dist-info"
+    info = f"dgkit_dpu-{__version__}.dist-info"
     files = {
         "dgkit_checkout.pth": f"import site; site.addsitedir({site!r})\n",
-        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: dgkit\nVersion: {__version__}\n",
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: dgkit-dpu\nVersion: {__version__}\n",
         f"{info}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
     }
     files[f"{info}/RECORD"] = "".join(f"{name},,\n" for name in (*files, f"{info}/RECORD"))
-    with zipfile.ZipFile(folder / f"dgkit-{__version__}-py3-none-any.whl", "w") as wheel:
+    with zipfile.ZipFile(folder / f"dgkit_dpu-{__version__}-py3-none-any.whl", "w") as wheel:
         for name, text in files.items():
             wheel.writestr(name, text)
     bundled = Path(ensurepip.__file__).parent / "_bundled"
