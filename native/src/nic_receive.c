@@ -245,6 +245,10 @@ bool dg_nic_receive(struct dg_nic_qp *qp)
 {
 	bool busy = qp->c.transport == DG_NIC_XRC_RECEIVE && dg_nic_srq_follow(qp);
 	const struct nic_receives *rq = qp->rq;
+	/* Nothing takes a message that was delivered when its queue of XRC was closed: the connection ends, or the
+	 * sender would wait for ever for its next queue. */
+	if (!rq->entries && qp->c.transport == DG_NIC_XRC_RECEIVE && qp->state != DG_NIC_ERROR)
+		return take_messages(qp) || busy;
 	if (!rq->entries || !load_record(qp))
 		return busy;
 	if (qp->state == DG_NIC_ERROR)
