@@ -37,11 +37,11 @@ static int check_receives(const dg_nic_qp_config *c)
 
 static int check_srq(const dg_nic_qp_config *c, const dg_nic *n)
 {
-	if (c->srq->nic == n && c->srq->r.pd == c->pd && c->receive_cq && !c->receive_entries)
+	if (c->srq->nic == n && c->srq->r.pd == c->pd && c->receive_cq && !c->receive_entries && !c->srq->cq)
 		return 0;
 	return dg_fail(EINVAL,
-		       "a shared receive queue needs queue pairs of its NIC and protection domain (%u, here "
-		       "%u), with a CQ for receives and no receive entries (%u)",
+		       "a shared receive queue, which is not for XRC, needs queue pairs of its NIC and protection "
+		       "domain (%u, here %u), with a CQ for receives and no receive entries (%u)",
 		       c->srq->r.pd, c->pd, c->receive_entries);
 }
 
