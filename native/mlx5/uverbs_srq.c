@@ -15,13 +15,12 @@ int dg_mlx5_open_xrcd(struct call *c)
 	const int fd = (int)q->fd;
 	const struct xrcd *same = NULL;
 	struct stat file = {0};
-	if (q->oflags & ~(uint32_t)(O_CREAT | O_EXCL))
-		return -EINVAL;
 	if (fd != -1 && fstat(fd, &file))
 		return -EBADF;
 	for (uint32_t i = 0; fd != -1 && i < MAX_OBJECTS && !same; i++) {
 		const struct xrcd *other = dg_mlx5_find(NULL, i, KIND_XRCD);
-		if (other && other->ino == file.st_ino && other->dev == file.st_dev)
+		if (other && other->ino == file.st_ino && other->dev == file.st_dev &&
+		    other->o.context->adapter == c->context->adapter)
 			same = other;
 	}
 	if (same ? q->oflags & O_EXCL : fd != -1 && !(q->oflags & O_CREAT))

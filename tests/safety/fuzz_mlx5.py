@@ -22,7 +22,7 @@ base = ctypes.addressof(ctypes.c_char.from_buffer(pages)) + PAGE
 for guard in base - PAGE, base + SIZE:
     assert libc.mprotect(ctypes.c_void_p(guard), PAGE, 0) == 0
 command, response, RINGS = base, base + PAGE, range(base + 2 * PAGE, base + SIZE // 2, PAGE)
-KNOWN = "EINVAL ENOSPC EFAULT EOPNOTSUPP ENOENT EBUSY ENOMEM EMFILE ENOTTY"
+KNOWN = "EINVAL ENOSPC EFAULT EOPNOTSUPP ENOENT EBADF EBUSY ENOMEM EMFILE ENOTTY"
 KNOWN += " ETIMEDOUT EPROTONOSUPPORT ENOSYS EADDRINUSE EADDRNOTAVAIL EAGAIN EACCES EAFNOSUPPORT"
 KNOWN = {getattr(errno, name) for name in KNOWN.split()}
 BAD = [0, 8, 4096, base - 8, base - PAGE, base + SIZE - 4, base + SIZE, 1 << 47, 2**64 - 8]
