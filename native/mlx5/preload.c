@@ -39,6 +39,9 @@ static const char node[] = "/dev/infiniband/uverbs", cm_node[] = "/dev/infiniban
 static _Atomic(struct context *) contexts[MAX_FDS];
 static _Atomic(struct channel *) channels[MAX_FDS];
 static _Atomic(struct cm_channel *) cm_channels[MAX_FDS];
+/* The number of the opening that a channel is of: a new one may get the descriptor and the memory of one that is
+ * closed. Accessed with the lock held. */
+static uint64_t cm_serials[MAX_FDS];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pid_t opener; /* the process that has a NIC */
 static pid_t owner;  /* the process that has these tables: a child of vfork() does not */
@@ -273,6 +276,7 @@ static int open_node(int fd, int adapter)
 /* Opens a channel of the connection manager in the place of its node. */
 static int open_cm(int node_fd, int flags)
 {
+	static uint64_t serial;
 	struct cm_channel *c;
 	dg_mlx5_close(node_fd);
 	enter();
@@ -283,8 +287,10 @@ static int open_cm(int node_fd, int flags)
 		dg_mlx5_close(fd);
 		fd = -EMFILE;
 	}
-	if (fd >= 0)
+	if (fd >= 0) {
 		cm_channels[fd] = c;
+		cm_serials[fd] = ++serial;
+	}
 	leave();
 	if (fd >= 0)
 		fcntl(fd, F_SETFL, flags & O_NONBLOCK);
@@ -416,13 +422,14 @@ VISIBLE int socket(int domain, int type, int protocol)
 static int write_cm(int fd, const void *bytes, size_t size)
 {
 	struct pollfd readable = {.fd = fd, .events = POLLIN};
-	const struct cm_channel *begun = NULL;
+	uint64_t begun = 0;
 	for (uint32_t tries = 0;; tries++) {
 		enter();
 		struct cm_channel *c = dg_mlx5_cm_channel(fd);
-		const bool is_open = c && (!begun || c == begun);
+		const bool is_open = c && (!begun || cm_serials[fd] == begun);
 		const int rc = is_open ? dg_mlx5_cm_write(c, bytes, size, tries < LISTENER_TRIES) : -EBADF;
 		const bool waits = is_open && !(fcntl(fd, F_GETFL) & O_NONBLOCK);
+		const uint64_t serial = is_open ? cm_serials[fd] : begun;
 		leave();
 		if (rc == -EINPROGRESS) {
 			usleep(LISTENER_US);
@@ -430,7 +437,7 @@ static int write_cm(int fd, const void *bytes, size_t size)
 		}
 		if (is_open ? rc != -EAGAIN || !waits : !begun)
 			return rc;
-		begun = is_open ? c : begun;
+		begun = serial;
 		if (poll(&readable, is_open, -1) < 0)
 			return -errno;
 	}
