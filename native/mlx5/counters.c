@@ -75,8 +75,10 @@ static port own[MAX_ADAPTERS], *ports = own;
 
 static struct path {
 	uint32_t mtu;
-	uint8_t near, far; /* adapters */
+	uint8_t far; /* the peer's adapter */
 } paths[DG_NIC_QPS];
+/* Atomic: a port that goes down looks at all queue pairs, of which another thread may just open one. */
+static _Atomic uint8_t near_adapters[DG_NIC_QPS];
 
 /* Maps the file. Returns it, or NULL. */
 static port *map(int flags, int protection)
@@ -116,12 +118,13 @@ static uint32_t adapter_of(const uint8_t gid[16], uint32_t otherwise)
 
 void dg_mlx5_counters_path(uint32_t qpn, uint32_t adapter, const uint8_t far_gid[16], uint32_t mtu)
 {
-	paths[qp_index(qpn)] = (struct path){mtu, (uint8_t)adapter, (uint8_t)adapter_of(far_gid, adapter)};
+	paths[qp_index(qpn)] = (struct path){mtu, (uint8_t)adapter_of(far_gid, adapter)};
+	atomic_store_explicit(&near_adapters[qp_index(qpn)], (uint8_t)adapter, memory_order_relaxed);
 }
 
 uint32_t dg_mlx5_counters_adapter(uint32_t qpn)
 {
-	return paths[qp_index(qpn)].near;
+	return atomic_load_explicit(&near_adapters[qp_index(qpn)], memory_order_relaxed);
 }
 
 static void add(port p, enum counter c, uint64_t value)
@@ -146,7 +149,8 @@ void dg_mlx5_count_entry(struct dg_nic_qp *qp, const struct nic_entry *e)
 {
 	const struct path *path = &paths[qp_index(qp->qpn)];
 	const bool is_ud = qp->c.transport == DG_NIC_UD;
-	port *near = &ports[path->near], *far = &ports[is_ud ? adapter_of(qp->nic->wqe.gid, path->far) : path->far];
+	port *near = &ports[dg_mlx5_counters_adapter(qp->qpn)];
+	port *far = &ports[is_ud ? adapter_of(qp->nic->wqe.gid, path->far) : path->far];
 	const uint64_t bytes = e->message.opcode ? e->message.bytes : e->bytes;
 	const uint32_t mtu = path->mtu ? path->mtu : DG_NIC_MTU;
 	const uint64_t packets = bytes <= mtu ? 1 : (bytes + mtu - 1) / mtu;
@@ -182,7 +186,7 @@ void dg_mlx5_count_entry(struct dg_nic_qp *qp, const struct nic_entry *e)
 void dg_mlx5_count_error(struct dg_nic_qp *qp, const struct nic_cqe *e)
 {
 	const struct path *path = &paths[qp_index(qp->qpn)];
-	port *near = &ports[path->near];
+	port *near = &ports[dg_mlx5_counters_adapter(qp->qpn)];
 	const bool is_request = e->opcode == CQE_REQUEST_ERROR, is_flushed = e->syndrome == SYNDROME_FLUSHED;
 	add(*near, is_request ? REQUEST_ERRORS : RECEIVE_ERRORS, 1);
 	if (is_flushed)
@@ -204,7 +208,7 @@ void dg_mlx5_count_not_ready(struct dg_nic_qp *qp)
 	const struct path *path = &paths[qp_index(qp->qpn)];
 	add(ports[path->far], NO_RECEIVES, 1);
 	if (is_reliable(qp))
-		add(ports[path->near], RNR_NAKS, 1);
+		add(ports[dg_mlx5_counters_adapter(qp->qpn)], RNR_NAKS, 1);
 }
 
 /* Returns the sum over all parts. */

@@ -139,6 +139,8 @@ static int create_qp(struct call *c, const struct ib_uverbs_ex_create_qp *core,
 	q->attributes.max_inline_data = r->max_inline_data = core->max_inline_data;
 	q->attributes.sq_sig_all = core->sq_sig_all;
 	dg_nic_qp_info_get(q->nic_qp, &info);
+	/* Already here: without a peer, too, its context gets the events of this adapter's port. */
+	dg_mlx5_counters_path(info.qpn, c->context->adapter, (const uint8_t[16]){0}, 0);
 	r->qp_handle = q->o.handle;
 	r->qpn = info.qpn;
 	memset(driver, 0, sizeof *driver);
