@@ -102,9 +102,10 @@ static void hold(const struct dg_nic_qp *qp, struct nic_verdict *v)
 		v->drop = true;
 		return;
 	}
-	v->due_ns = until;
-	if (until - now <= qp->patience_ns)
+	if (until - now <= qp->patience_ns) {
+		v->due_ns = v->due_ns > until ? v->due_ns : until; /* a rule may delay it for longer */
 		return;
+	}
 	v->due_ns = now + qp->patience_ns;
 	v->syndrome = SYNDROME_RETRIES;
 }
