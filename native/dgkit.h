@@ -752,9 +752,9 @@ typedef struct dg_nic_async_event {
 
 /* A shared receive queue (SRQ) in mlx5's format. ring: `entries` (a power of two, up to DG_NIC_ENTRIES_MAX)
  * of 16 * (1 + sges) bytes: the index of the next entry in bytes 2 and 3, big-endian, then the data
- * segments. The first receive is in entry 0. record: a big-endian word, the count of receives. cq: NULL, or where the
- * receives are completed, with this user_index, of a queue for XRC. number: by which the senders of its XRC domain name it,
- * of 24 bits, not 0. */
+ * segments. The first receive is in entry 0. record: a big-endian word, the count of receives. cq: NULL, or of a queue
+ * for XRC: where its receives are completed, with this user_index. number: by which senders name it in its XRC domain;
+ * it has 24 bits and is not 0. */
 typedef struct dg_nic_srq_config {
 	void *ring;
 	uint32_t entries, sges;
@@ -774,8 +774,8 @@ typedef struct dg_nic_srq_config {
  * instead of the receive's memory, where the CPU can read the sender's bytes. own_rights: if its peer is
  * of this NIC, rkeys need the rights that lkeys need: for copies within a process. receives_of: NULL, or a
  * queue pair with a receive ring that this one, without receive entries, shares, with its record and CQ: a
- * message takes the next receive of the ring, whichever queue pair it arrives at. srq: NULL, or a shared
- * receive queue of the same protection domain, in the same way, but with a CQ of this one's own. user_index:
+ * message takes the next receive of the ring, whichever queue pair it arrives at. srq: NULL, or a shared receive
+ * queue, not for XRC, of the same protection domain, in the same way, but with a CQ of this one's own. user_index:
  * 24 bits, for the user index of its CQEs. transport: enum dg_nic_transport. A receive of a datagram has
  * DG_NIC_GRH bytes in front, where the header of its packet is. domain: of an XRC_RECEIVE, which has no CQs. */
 typedef struct dg_nic_qp_config {
@@ -860,7 +860,8 @@ int dg_nic_srq_open(dg_nic *n, const dg_nic_srq_config *cfg, dg_nic_srq **out);
 int dg_nic_srq_set_limit(dg_nic_srq *s, uint32_t limit);
 /* Returns the number that was asked for; 0 after its event. */
 uint32_t dg_nic_srq_limit(dg_nic_srq *s);
-/* Frees the queue. Errors: EBUSY while a queue pair uses it; one for XRC is no longer found. */
+/* Frees the queue. One for XRC is detached from the queue pairs that use it; their messages that are on the way end
+ * the connection. Errors: EBUSY while a queue pair uses one that is not for XRC. */
 int dg_nic_srq_close(dg_nic_srq *s);
 /* Opens a queue pair in the state RESET. */
 int dg_nic_qp_open(dg_nic *n, const dg_nic_qp_config *cfg, dg_nic_qp **out);

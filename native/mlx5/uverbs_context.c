@@ -9,8 +9,8 @@
 
 /* As in the sysfs tree of dgkit/software_adapter.py. */
 #define NODE_GUID 0x0200000000000001ull
-enum { VENDOR = 0x02c9, CONNECTX_7 = 0x1021, PORT_DOWN = 1, PORT_ACTIVE = 4, POLLING = 2, MTU_4096 = 5, LINK_UP = 5, WIDTH_4X = 2,
-       SPEED_NDR = 128, ETHERNET = 2, IP_BASED_GIDS = 1 << 26, XRC = 1 << 20 };
+enum { VENDOR = 0x02c9, CONNECTX_7 = 0x1021, PORT_DOWN = 1, PORT_ACTIVE = 4, POLLING = 2, LINK_UP = 5,
+       MTU_4096 = 5, WIDTH_4X = 2, SPEED_NDR = 128, ETHERNET = 2, IP_BASED_GIDS = 1 << 26, XRC = 1 << 20 };
 
 static dg_device *device;
 static dg_nic *nic;
