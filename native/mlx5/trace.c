@@ -115,7 +115,7 @@ void dg_mlx5_trace_entry(struct dg_nic_qp *qp, const struct nic_entry *e, bool i
 		return;
 	}
 	add(&l, " size=%" PRIu64, w->total);
-	if (qp->c.transport == DG_NIC_XRC_SEND)
+	if (w->srq)
 		add(&l, " srq=%#x", w->srq);
 	if (e->opcode == WQE_WRITE || e->opcode == WQE_WRITE_IMM ||
 	    (e->opcode >= WQE_READ && e->opcode <= WQE_MASKED_FA))

@@ -208,6 +208,7 @@ bool dg_nic_parse(const uint8_t *bytes, uint16_t index, uint32_t qpn, uint32_t t
 	out->blocks = wqe_blocks(bytes);
 	out->n_segments = 0;
 	out->total = 0;
+	out->srq = 0;
 	memcpy(&out->immediate, bytes + 12, 4);
 	if ((uint16_t)(first >> 8) != index)
 		return fail(fault, SYNDROME_LOCAL_QP, "index; it should be the second number",

@@ -71,7 +71,7 @@ struct nic_wqe {
 	uint32_t rkey, max_index, cqn;
 	uint64_t remote, total;
 	uint32_t to, q_key; /* of a datagram */
-	uint32_t srq;	    /* XRC: the peer's */
+	uint32_t srq;	    /* XRC: the peer's; else 0 */
 	uint8_t gid[16];
 	struct dg_atomic atomic;
 	struct nic_segment segments[WQE_SEGMENTS_MAX];
