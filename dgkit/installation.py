@@ -20,12 +20,12 @@ def checkout() -> Path | None:
 
     try:
         text = metadata.distribution(DISTRIBUTION).read_text("direct_url.json")
-        url = json.loads(text or "{}").get("url", "")
-    except (metadata.PackageNotFoundError, ValueError):
+        parts = urlsplit(json.loads(text or "{}").get("url", ""))
+        folder = Path(unquote(parts.path))
+        there = parts.scheme == "file" and (folder / "pyproject.toml").is_file()
+    except (metadata.PackageNotFoundError, OSError, ValueError):  # or a folder that is not readable
         return None
-    parts = urlsplit(url)
-    folder = Path(unquote(parts.path))
-    return folder if parts.scheme == "file" and (folder / "pyproject.toml").is_file() else None
+    return folder if there else None
 
 
 def install_command(extra: str) -> str:
