@@ -17,7 +17,7 @@ EVERY_S = (0.01, 60.0)  # bounds of a monitor's period
 Size = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Positive = Annotated[int, Meta(ge=1, le=2**63 - 1)]
 TransferOp = Annotated[int, Meta(ge=0, le=1)]  # code of dgkit.types.Op
-PathCode = Annotated[int, Meta(ge=0, le=2)]  # code of dgkit.types.Path
+PathCode = Annotated[int, Meta(ge=0, le=2)]  # TransferPath.code
 
 MachineFields = dict[str, str | int | bool | None]  # of dgkit.report.Machine
 

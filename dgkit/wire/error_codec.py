@@ -91,7 +91,7 @@ def to_exception(failed: Failed) -> Exception:
     failed.text = printable(failed.text)
     try:
         return _exception(failed)
-    except (ValueError, OverflowError) as exc:
+    except (IndexError, OverflowError, ValueError) as exc:
         return errors.PeerError(f"the other side sent an invalid error ({exc}): {failed.text}")
 
 
