@@ -134,7 +134,7 @@ _REFUSED = {
 def _nvlink_errors(machine: Machine) -> dict[str, str]:
     """Return the last Xid of NVLink in the kernel's log, by the GPU's address without function."""
     lines = machine.know(kernel_log.log).lines
-    found = ((line.address, _XID.search(line.text)) for line in lines)
+    found = ((line.address.partition(".")[0], _XID.search(line.text)) for line in lines)
     return {at: xid[1] for at, xid in found if xid and int(xid[1]) in _NVLINK_XIDS}
 
 
