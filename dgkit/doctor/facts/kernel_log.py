@@ -161,9 +161,9 @@ def parse(text: str) -> Iterator[Line]:
 
 def _addresses(line: str) -> Iterator[str]:
     for found in _NAMED_DEVICE.finditer(line):
-        head = found[1].lower()
-        head = head if head.count(":") == 2 else f"0000:{head}"
-        yield f"{head[-10:]}.{found[2]}" if found[2] else head[-10:]
+        *domain, bus, device = found[1].lower().split(":")
+        head = f"{int(domain[0], 16) if domain else 0:04x}:{bus}:{device}"
+        yield f"{head}.{found[2]}" if found[2] else head
 
 
 def errors(machine: Machine, command: str) -> list[str]:
