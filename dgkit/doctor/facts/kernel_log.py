@@ -23,6 +23,7 @@ _ERRORS = (
     *("disagrees", "xid", "unsuitable", "not found", "invalid", "insufficient", "fault", "hung"),
     *("is restricted", "requires use of", "mismatch", "too old", "compromised", "version magic"),
 )
+_NO_ERROR = re.compile("default|tlb invalidation")  # have "fault" and "invalid" within
 # What the kernel has corrected, what is only said, and what no data path depends on.
 _RECOVERED = (
     *(
@@ -148,7 +149,7 @@ def parse(text: str) -> Iterator[Line]:
             continue
         address = next(_addresses(line), "")
         bar = _BAR.search(line)
-        lower = line.lower()
+        lower = _NO_ERROR.sub("", line.lower())
         well = (
             any(word in lower for word in _RECOVERED)
             or _OTHER_WINDOW.search(line) is not None
