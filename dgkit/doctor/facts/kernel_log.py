@@ -123,7 +123,11 @@ def newest_start(text: str) -> list[str]:
         if line[:1].isspace() and joined:  # the kernel indents the further lines of a message
             joined[-1] += f" {line.strip().removeprefix('NVRM:').strip()}"
         else:
-            joined.append(_STAMP.sub("", line[:_MAX_LINE], count=1).strip())
+            line = line[:_MAX_LINE]
+            # A recorded line has no time: a bracket in it, such as [NV_ERR_TIMEOUT], is its own.
+            if not any(row[0].match(line) for row in _DRIVERS):
+                line = _STAMP.sub("", line, count=1)
+            joined.append(line.strip())
     return joined
 
 
