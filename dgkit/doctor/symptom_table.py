@@ -571,7 +571,7 @@ SYMPTOMS = (
               ("# Cut the power; then update the card's firmware.",)), severity=Verdict.FAIL,
     ),
     _symptom(
-        KERNEL, r"ACCESS_REG\(0x805\)|Port module event: module \d+, Cable (?:un)?plugged",
+        KERNEL, r"ACCESS_REG\(0x805\)",
         "A question about a module or counter that this card does not answer; nothing is wrong.",
         "https://docs.kernel.org/networking/device_drivers/ethernet/mellanox/mlx5/index.html",
         Cause("Nothing is wrong."), severity=Verdict.OK,
