@@ -198,6 +198,6 @@ def _other_gpus(case: Case) -> Finding:
         f"{len(found)} of AMD",
         needed="checks for them",
         remedy=["rocminfo", "rocm-smi --showtopo"],
-        why="NVIDIA's GPUs alone are judged: whether these work is not known. "
-        + (kernel_log.quoted(said) if said else ""),
+        why="NVIDIA's GPUs alone are judged: whether these work is not known."
+        + (f" {kernel_log.quoted(said)}" if said else ""),
     )
