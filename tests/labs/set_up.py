@@ -1,6 +1,6 @@
 """Measure how long a new instructor waits, from an empty environment to a released course.
 
-    python tests/labs/set_up.py dgkit-*.whl [--json FILE]
+    python tests/labs/set_up.py dgkit_dpu-*.whl [--json FILE]
 
 It makes a virtual environment and a course in a temporary folder, with the commands of
 notebooks/labs/README.md: pip install of the wheel with [teach] and of the labs (without pip's

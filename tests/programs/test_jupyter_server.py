@@ -14,6 +14,7 @@ import pytest
 from support.processes import children
 
 import dgkit.jupyter
+from dgkit._version import DISTRIBUTION
 from dgkit.jupyter import tcp_nodelay
 
 SHIPPED = Path(dgkit.jupyter.__file__).parent / "dgkit.json"
@@ -117,7 +118,7 @@ def test_jupyter_lists_it_and_finds_it_valid(folders):
 
 def test_an_installed_package_has_the_file_where_jupyter_looks():
     try:
-        files = importlib.metadata.distribution("dgkit").files
+        files = importlib.metadata.distribution(DISTRIBUTION).files
     except importlib.metadata.PackageNotFoundError:
         pytest.skip("dgkit is not installed here, it is used in place")
     extension = SHIPPED.parent / "labextensions"
