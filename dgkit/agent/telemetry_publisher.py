@@ -104,7 +104,7 @@ class Telemetry:
         self._swept_ns = 0
 
     def fileno(self) -> int:
-        """Return a descriptor whose edges announce subscriptions."""
+        """Return the descriptor that signals new subscriptions, edge-triggered (ZMQ_FD)."""
         return fd_of(self._socket)
 
     def monitor_number(self, client: Client) -> int:

@@ -140,7 +140,9 @@ def demo(pairs: int, json_: str | None, **options: Any) -> int:
 @_cluster_options
 @_sweep_options
 def sweep(scheduler: str, insecure: bool, json_: str | None, **options: Any) -> int:
-    """Measure latency and rate of each pair, with floors, and list the pairs that are slower.
+    """Measure latency and rate of each pair, and list the pairs that are slower than the others.
+
+    Each row also has floors: the least time that the machine needs for the same bytes.
 
     Rows in --folder survive Ctrl-C, a lost scheduler and a lost worker: the same command with
     --resume continues from there.

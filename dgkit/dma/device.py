@@ -313,6 +313,7 @@ class Device(DeviceContext):
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else "open"
+        # The provider's name, "fault", already says that faults are injected.
         label = provider_label(self._label).partition(", injected")[0]
         return f"<dgkit.Device {self.provider}, {label}, {state}>"
 

@@ -358,7 +358,10 @@ class VerbsQueueConfig:
         return at[0], at[1], at[2], at[3], -(-end // _UNIT) * _UNIT
 
     def clear(self, memory: mmap.mmap | memoryview) -> None:
-        """Fill a queue pair's memory as before the first use, except for the structure."""
+        """Zero a queue pair's memory and mark all completions as not written.
+
+        The structure is empty until dg_nic_qp_lay_out() fills it.
+        """
         completions, _, sends, _, size = self.offsets
         memory[:size] = bytes(size)
         count = self.entries + self.receives

@@ -252,7 +252,10 @@ class Values:
     # ---- handles ----
 
     def fill_list(self, address: int, names: list[str]) -> None:
-        """Write objects to a list of softdoca, which has room for the requested number."""
+        """Store the handles of the named objects in softdoca's array at `address`.
+
+        The caller has checked that they fit.
+        """
         found = [self._find(self.handles, name) for name in names]
         (ctypes.c_uint64 * len(found)).from_address(address)[:] = found
 

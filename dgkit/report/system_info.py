@@ -79,7 +79,7 @@ def _cpu_name(cpuinfo: Mapping[str, str]) -> str:
 
 
 def _nvidia_driver() -> str:
-    """Return the version of NVIDIA's loaded kernel modules, from the first line of the file."""
+    """Return `, driver VERSION` of NVIDIA's loaded kernel modules, or "" if it is unknown."""
     with contextlib.suppress(OSError, IndexError):
         text = Path("/proc/driver/nvidia/version").read_text(encoding="utf-8", errors="replace")
         found = [word for word in text.splitlines()[0].split() if word[0].isdigit() and "." in word]

@@ -270,47 +270,48 @@ def measured(
     **names: str,
 ) -> _Totals:
     """Run a scheduler on several workloads."""
-    made = _Totals(Result(), Result(), 0.0, Result())
+    totals = _Totals(Result(), Result(), 0.0, Result())
     for _ in range(_WORKLOADS):
         jobs = workload(rng)
-        made.last = run(schedule, jobs, **names)
-        for total, result in ((made.own, made.last), (made.naive, naive_sharing(jobs))):
+        totals.last = run(schedule, jobs, **names)
+        for total, result in ((totals.own, totals.last), (totals.naive, naive_sharing(jobs))):
             total.completion += result.completion
             total.busy_s += result.busy_s
         together = not any(job.arrival for job in jobs)
-        made.shortest += _shortest(jobs) if together else 0.0
-    return made
+        totals.shortest += _shortest(jobs) if together else 0.0
+    return totals
 
 
 def test_schedule(schedule: Function, **names: str) -> None:
     """Test completion time and accelerator hours in comparison with naive sharing."""
     rng, report = verdict.seeded("schedule"), verdict.Report(concepts.LAB6)
     with submission.local(schedule) as (function,):
-        made = None
+        totals = None
         with report.case("jobs that are all present: all end, no later", "all jobs", required=True):
-            made = measured(function, rng, _present, **names)
-            made.expect("completion", 1.0)
-        if made:
+            totals = measured(function, rng, _present, **names)
+            totals.expect("completion", 1.0)
+        if totals:
             with report.case("jobs that are all present: close to the optimum", "completion"):
-                _check_near(made)
-        made = None
+                _check_near(totals)
+        totals = None
         with report.case("jobs that arrive: all end, soon", "completion"):
-            made = measured(function, rng, _arriving, **names)
-            made.expect("completion", _COMPLETION)
+            totals = measured(function, rng, _arriving, **names)
+            totals.expect("completion", _COMPLETION)
         with report.case("jobs that arrive: few accelerator hours", "hours"):
-            expect(made is not None, "not all jobs ended")
-            assert made
-            made.expect("busy_s", _HOURS)
+            expect(totals is not None, "not all jobs ended")
+            assert totals
+            totals.expect("busy_s", _HOURS)
     report.finish()
 
 
-def _check_near(made: _Totals) -> None:
-    share = made.own.completion / made.shortest
+def _check_near(totals: _Totals) -> None:
+    """Raise WrongAnswer if completion takes over _NEAR times the shortest time without moves."""
+    ratio = totals.own.completion / totals.shortest
     expect(
-        share <= _NEAR,
-        f"completion time: {made.own.completion:.0f} s in all; {made.shortest:.0f} s are possible "
-        f"without moving a job. The limit is {_NEAR:.0%}, this is {share:.0%}. The last workload:\n"
-        f"{made.last.picture()}",
+        ratio <= _NEAR,
+        f"completion time: {totals.own.completion:.0f} s in all; {totals.shortest:.0f} s are "
+        f"possible without moving a job. The limit is {_NEAR:.0%}, this is {ratio:.0%}. "
+        f"The last workload:\n{totals.last.picture()}",
     )
 
 
@@ -320,9 +321,9 @@ def changing(rng: random.Random) -> list[Job]:
 
 
 def test_few_hours(schedule: Function, **names: str) -> None:
-    """Test the bonus: few accelerator hours, with a completion time of at most half.
+    """Test the bonus: naive sharing's accelerator hours divided by the scheduler's.
 
-    The ratio is naive sharing's hours divided by the scheduler's.
+    It requires that the completion time is at most half of naive sharing's.
     """
     rng, report = verdict.seeded("few hours"), verdict.Report(concepts.LAB6)
     ratio = 0.0
@@ -330,8 +331,8 @@ def test_few_hours(schedule: Function, **names: str) -> None:
         submission.local(schedule) as (function,),
         report.case("jobs that arrive", "hours", required=True),
     ):
-        made = measured(function, rng, _arriving, **names)
-        made.expect("completion", 0.5)
-        ratio = made.naive.busy_s / made.own.busy_s
+        totals = measured(function, rng, _arriving, **names)
+        totals.expect("completion", 0.5)
+        ratio = totals.naive.busy_s / totals.own.busy_s
     report.bonus(ratio)
     report.finish()

@@ -148,7 +148,7 @@ class Listener:
             set_heartbeat(sock, self._heartbeat)
             sock.curve_server = True
             sock.curve_secretkey = z85_of(self._pair.secret)
-            sock.zap_domain = _ROUTER
+            sock.zap_domain = _ROUTER  # publisher() replaces it
         return sock
 
     def _bind(self, sock: zmq.Socket[bytes], address: Address) -> Address:

@@ -107,8 +107,8 @@ void dg_mlx5_counters_open(const dg_nic *n)
 		ports = all + n->part * MAX_ADAPTERS;
 }
 
-/* Returns the adapter of a GID, which dgkit/software_adapter.py numbers. otherwise: of an address that is no
- * adapter's; rdma_cm takes all those of the machine. */
+/* Returns the number of the adapter that has this GID, as dgkit/software_adapter.py assigns them,
+ * or `otherwise` if none has it: rdma_cm accepts every address of the machine. */
 static uint32_t adapter_of(const uint8_t gid[16], uint32_t otherwise)
 {
 	static const uint8_t loopback[15] = {[10] = 0xff, [11] = 0xff, [12] = 127};

@@ -195,7 +195,7 @@ static void completion(struct dg_nic_qp *qp, const struct nic_cqe *e)
 		dg_mlx5_trace_completion(qp, e);
 }
 
-/* Rules are ended by semicolons; of each all numbers are there, in this order. */
+/* Parses rules. Each ends with a semicolon and has all of these numbers, in this order. */
 static int read_rules(const char *text)
 {
 	for (n_rules = 0; *text; n_rules++) {

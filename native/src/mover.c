@@ -351,6 +351,7 @@ static bool look(struct client *c)
 	return n > 0;
 }
 
+/* One pass of the poller. Moves in progress count as work: the thread spins until they complete. */
 static bool pass(void *arg)
 {
 	struct client *c = arg;

@@ -36,6 +36,7 @@ int dg_nic_find_remote(struct dg_nic_qp *qp, uint32_t key, uint64_t address, uin
 	bool waits = false;
 	const struct nic_key *k = __builtin_expect(!qp->peer, 1) ? nic_key_find(n, key)
 								 : dg_nic_peer_key(qp, key, &waits);
+	/* A copy within this process needs the rights of an lkey, which are none for reading. */
 	if (qp->c.own_rights && !qp->peer)
 		right = right == DG_NIC_REMOTE_READ ? 0 : DG_NIC_LOCAL_WRITE;
 	if (waits)

@@ -141,7 +141,7 @@ int dg_nic_key_open(dg_nic *n, dg_region *r, uint64_t address, uint32_t pd, uint
 {
 	uint8_t descriptor[DG_DESCRIPTOR_MAX];
 	struct nic_key k = {.pd = pd, .access = access, .address = address};
-	int rc = make(n, r, &k, descriptor);
+	int rc = make(n, r, &k, descriptor); /* the length of the descriptor, or an error */
 	if (rc >= 0)
 		rc = add(n, &k, descriptor, rc);
 	if (rc)

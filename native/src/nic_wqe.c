@@ -194,7 +194,7 @@ static bool parse_body(const uint8_t *bytes, uint32_t segments, uint32_t opmod, 
 		return false;
 	w->remote = be64_at(bytes + 16);
 	w->rkey = be32_at(bytes + 24);
-	if (w->opcode > WQE_READ)
+	if (w->opcode > WQE_READ) /* all opcodes above it that are left here are atomic */
 		return parse_atomic(bytes, segments, opmod, w, f);
 	return parse_data(bytes, 2, segments, w, f) && (w->opcode != WQE_READ || no_inline(w, f));
 }

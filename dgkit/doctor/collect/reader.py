@@ -164,7 +164,11 @@ def note(key: str, reading: Reading) -> Reading:
 
 
 def note_fact(name: str, value: Any, used: Trace) -> None:
-    """Record a fact and the readings in `used`, from which some thread derived the fact."""
+    """Record a fact and the readings in `used` in the trace of this thread, if it has one.
+
+    Args:
+        used: Readings from which the fact was derived, perhaps earlier by another thread.
+    """
     if _stack.traces:
         trace = _stack.traces[-1]
         trace.facts.setdefault(name, value)

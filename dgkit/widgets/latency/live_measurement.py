@@ -100,7 +100,7 @@ class LiveMeasurement:
         self._changed()
 
     def change(self, changes: Changes) -> None:
-        """Change the setting; if it measures, a new run starts."""
+        """Change the setting; if a measurement is running, start a new run with it."""
         with self.lock:
             setting = self.setting.updated(changes)
             if self.measuring:

@@ -98,6 +98,7 @@ class SweepSetting:
     def state(self) -> Json:
         """Return the values as the controls of a view show them."""
         texts = [size_text(size) for size in self.sizes]
+        # A text with decimals may be rounded: such a size is given as its number of bytes.
         exact = (
             str(size) if "." in text else text for size, text in zip(self.sizes, texts, strict=True)
         )

@@ -243,7 +243,8 @@ static int not_connected(struct verbs_queue *q, struct verbs_endpoint *ep)
 	return status;
 }
 
-/* Does the work of dg_verbs_endpoint_get() for an import by a queue pair, which is connected. */
+/* Like dg_verbs_endpoint_get(), for memory that a queue pair imported: its endpoint is the queue
+ * pair's, which is connected already. */
 static int qp_endpoint_get(const struct dg_region_entry *remote, struct verbs_endpoint **out)
 {
 	struct verbs_qp *qp = remote->region->qp->provider;

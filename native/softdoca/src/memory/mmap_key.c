@@ -79,7 +79,7 @@ doca_error_t softdoca_mmap_key(struct doca_mmap *m, uint32_t *key)
 doca_error_t softdoca_mmap_remote_key(struct doca_mmap *m, uint32_t *key, uint8_t gid[16])
 {
 	union ibv_gid found;
-	TRY(key_of(m, key));
+	TRY(key_of(m, key)); /* registers the memory and stores the lkey */
 	*key = m->mr->rkey;
 	if (dev_is_adapter(m->attached[0].dev))
 		return adapter_gid(m->attached[0].dev, gid);

@@ -41,7 +41,7 @@ static __attribute__((cold, noinline)) doca_error_t refuse(const struct doca_tas
 static inline doca_error_t submit(struct doca_task *task, uint32_t flags, const char *func)
 {
 	if (!object_is(task, OBJECT_TASK))
-		return refuse(task, PE_NESTED, func);
+		return refuse(task, PE_NESTED, func); /* not a task: PE_NESTED has no effect */
 	struct doca_ctx *ctx = task->ctx;
 	struct doca_pe *pe = ctx->pe;
 	enum pe_entry how = pe_enter(pe);

@@ -187,6 +187,8 @@ static char *put_operands(char *at, const struct rdma_task *t)
 	return put_be64(at, t->compare);
 }
 
+/* Returns the size of a task's entry in WQE blocks. The entry of a task on a sync event is a NOP,
+ * which has no data segments. */
 static uint32_t blocks_of(const struct rdma_task *t)
 {
 	const uint32_t list = rdma_local_buf(t) && t->bytes && !is_event(t) ? rdma_local_buf(t)->list_len : 0;
