@@ -114,7 +114,9 @@ int dg_mlx5_cm_connect(const struct cm_id *id)
 		memset(gids[1] + 10, 0xff, 2);
 	for (uint32_t i = 0; i < (is_ipv4 ? 3 : 4); i++) {
 		const socklen_t size = name_of(&u, id->ps, id->target.sin6_port, gids[i], i == 3 ? "o" : "");
-		if (size && !connect(id->fd, (void *)&u, size))
+		if (!size)
+			return -ENODEV;
+		if (!connect(id->fd, (void *)&u, size))
 			return is_mine(id->fd) ? 0 : -ECONNREFUSED;
 		if (errno != ECONNREFUSED)
 			return -errno;
@@ -142,8 +144,8 @@ int dg_mlx5_cm_receive(int fd, struct cm_message *m)
 int dg_mlx5_cm_take(const struct cm_id *listener, struct cm_message *request)
 {
 	const int fd = accept4(listener->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-	if (fd < 0)
-		return -EAGAIN;
+	if (fd < 0) /* without a free descriptor the request would stay, and be tried without end */
+		return errno == EMFILE || errno == ENFILE ? -errno : -EAGAIN;
 	struct pollfd readable = {.fd = fd, .events = POLLIN};
 	/* Its process connects and sends at once. */
 	if (is_mine(fd) && poll(&readable, 1, REQUEST_MS) > 0 && dg_mlx5_cm_receive(fd, request) == 1 &&

@@ -10,7 +10,7 @@ from support.processes.rdma_pair import pair
 
 # Commands of librdmacm, written to the device, as a server and a client in one process.
 COMMANDS = """
-import ctypes, errno, fcntl, os, select, socket, stat, struct, sys, threading
+import ctypes, errno, fcntl, os, resource, select, socket, stat, struct, sys, threading
 import time
 
 room = ctypes.create_string_buffer(512)
@@ -170,6 +170,19 @@ for _ in range(40):  # the event that wakes the thread is gone before it runs
     os.close(fd)
 time.sleep(0.1)
 print("closed during a command", failed)
+near = channel()
+listener = create(near, 1)
+assert bind(near, listener, ip(0)) == 0
+assert of(near, QUERY, listener) == 0
+port = struct.unpack_from(">H", room, 8 + 2 * 64 + 2)[0]
+assert send(near, LISTEN, "II", listener, 1) == 0
+number = client(near, 2, port)
+assert connect(near, number) == 0
+limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (near, limits[1]))
+failed = send(near, EVENT, "Q", at)
+resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+print("no free descriptor", failed, [each[2] for each in events(near)])
 """
 ANSWERS = """\
 device True EAGAIN
@@ -206,6 +219,7 @@ elsewhere 0 (1, 4294967183)
 datagrams 0 0
 0 [(12, 9, 0)] ['0x4d', '0x1234567']
 closed during a command []
+no free descriptor EMFILE [4]
 """
 
 
