@@ -435,6 +435,6 @@ def test_pyverbs_names_a_queue_in_each_entry_of_xrc(home):
 
 
 def test_pyverbs_sees_a_port_go_down_and_up(home):
-    rule = "flap,skip=1,count=1,delay_us=1e6"
+    rule = "flap,skip=1,count=1,delay_us=4e6"
     done = cli.run(home, "mlx5", "run", "--fault", rule, "--", "/usr/bin/python3", "-c", FLAP)
     assert done.stdout == FLAPPED, done.stderr
