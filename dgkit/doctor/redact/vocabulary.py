@@ -21,18 +21,18 @@ branch branches brand break bridge bridges broadcom broken bsp buf buffer bufs b
 building buildkit built builtins bundle bundled bus busy bxeon bypass byref byte bytearray bytes
 cache cached cachedfact cali call callable callablemodule can candidates cannot cap capabilities
 capability capable capeff capitalize caps card cards case cause caused causes cdi cdll cell cells
-centos cfg cgroup cgroups chain change changes channel channels char check checked checkjob checks
-checkverdicts chelsio child childprocesserror children chipset choice choose chosen chr cilium cisco
-class classes cli client clique clk clock cloexec clone close closed cloud clusteruuid cmafree
-cmatotal cmdline cmpltredir cni cns code codename codes coherent collapsed collect collection colon
-colours columns com combinations comch comes command commands comment common compat compatibility
-compatible compile completed compromised compute computed computer concerned concurrent condition
-conf confidential config configs configuration configuring connect connected connectx consequences
-considerations container containerd containerenv containers contains content context contextlib
-contextmanager contexts control controller controllers convert copy core coreos correct corrected
-cos count counter counting counts cpu cpuid cpuinfo cpulist cpunodebind cpus cqe create created css
-csv ctk ctypes cuda cudahostalloc cudevice cudeviceget cudevicegetattribute cudevicegetcount
-cudevicegetname cudevicegetpcibusid cudevicegetuuid cudeviceprimaryctxrelease
+centos cfg cgroup cgroups chain change changes channel channels char check checked checkjob checkout
+checks checkverdicts chelsio child childprocesserror children chipset choice choose chosen chr
+cilium cisco class classes cli client clique clk clock cloexec clone close closed cloud clusteruuid
+cmafree cmatotal cmdline cmpltredir cni cns code codename codes coherent collapsed collect
+collection colon colours columns com combinations comch comes command commands comment common compat
+compatibility compatible compile completed compromised compute computed computer concerned
+concurrent condition conf confidential config configs configuration configuring connect connected
+connectx consequences considerations container containerd containerenv containers contains content
+context contextlib contextmanager contexts control controller controllers convert copy core coreos
+correct corrected cos count counter counting counts cpu cpuid cpuinfo cpulist cpunodebind cpus cqe
+create created css csv ctk ctypes cuda cudahostalloc cudevice cudeviceget cudevicegetattribute
+cudevicegetcount cudevicegetname cudevicegetpcibusid cudevicegetuuid cudeviceprimaryctxrelease
 cudeviceprimaryctxretain cudrivergetversion cugeterrorname cuinit cumemcreate
 cumemgethandleforaddressrange cupy curesult current cut cycle daemon data datacenter datapath
 datapathspec date datetime dealloc deb debhelper debian decode decodeerror decompress decompressobj
@@ -55,47 +55,47 @@ extended external extra extras fabric fabricmanager fact factory facts fail fail
 faint fakeroot false families family faq far fast fatal fault faults fcce features fedora fermi ffff
 field fields file filename filenotfounderror fileobj files filter filtered finalize finalizer find
 findall finding findinggroup findings finditer firmware first fit fits fitting fixed flag flags
-flannel flatcar flavour flint float floors flow flush folder folders following follows foot for fork
-form format formatters forms forum forums found free from fromhex fromkeys frozen frozenset fsencode
-full fullmatch func function functions functools gap garden gather gcp gdr gdrcopy gdrdrv geforce
-general generation generic genuineintel get getaffinity getattr getent geteuid gethostname getitem
-getpid getrlimit gib gid gids gigabytes git github give given glob gns gnu goal goals good google
-gpu gpudirect gpunetio gpus grace graph grdmapcitopocheckoverride grep grey group groups grow grp
-grub grubby gsp guest guests guid guide gunzip hairpin handle hard hardware harmless has hasattr
-hash hashlib hat hca head header headers heading headline heap heterogeneous hex hexes hidden hmac
-hmm hns holds home hopper host hostbridge hostname hosts how hpf html https huawei hung hwe hwloc
-hyper hypervisor hypervisors hyphens ibdev ibgda ibrc ibstat ibv ibvdevice ibvdevices ibverbs
-identifying identity idle ids ifname ignorecase image images imex imexchannels import imports
-inactive indent index inet inference infiniband infinity info information infra init initramfs inner
-innotek insert inside insmod install installation installed installs instance instances instead
-insufficient int integrated intel intenum interface interfaces internal intersection introduction
-invalid iommu iommus ionic iot ipaddress ipc ipmitool ipv ipvlan ipython ipywidgets irdma isalnum
-isalpha isdecimal isdigit isdir isfile isinstance islice isoformat isprintable isreg isspace
-issuperset isupper item items iter iterable iterator itertools iwarp jetson job jobs join journalctl
-json judge judged jupyterlab kbuild kconfig keep kepler kept kernel kernels key keyboardinterrupt
-keyerror keys kfd kib kill killpg kind kinds kinoite kmod know known knows kstrtobool kubepods
-kubernetes kvm lab label labels lacks lanes language laptop last lastgroup late latest latin layer
-layers lazy ldconfig lead least left legacy legend len less letter level lib libc libcuda libcudart
-libdoca libgdrapi libibverbs libmlx libnvidia libpod libraries library librdmacm libsubunit libx
-like likely limit limited limitmemlock limits line lines link links linux linuxmint list listed
-listing listings lists literal little live livereader lnk lnkcap lnksta load loadable loaded loader
-loads local localdomain localhost lock locked locks log long looked lost loud lovelace low lower
-lsmod lspci lstrip lxc lxd mac machine machines macv made main mainline major make man mana managed
-management manager map mapped mapping maps margin mark marked marvell mask masks master match
-matches matplotlib matrix max maxine maxwell may maybe mellanox mem membind meminfo memlock memory
-message meta metadata metal mft mib micro microos microsoft mig migration min minor mirror misc
-mismatch missing mkdir mknod mlnx mlnxbf mlnxofedinstall mlnxofedv mlx mlxbf mlxconfig mlxfw
-mlxfwmanager mlxfwreset mlxprivhost mmap mmio mnnvl mode model models modes modeset modestate
-modinfo modprobe modular module modules moduletype mok mokutil monotonic more most mounted move mps
-msgspec msgspecerror mst mstconfig mstflint mstfwreset multi multiline naa name named namedtuple
-names namespace namespaces narrowest native nbsp nccl nccltoposetpaths ndevs near nearest need
-needed needs nerdctl net netdev nets network networking networks new newer news next nic nics noctty
-node nodes nodewright nodex noexec nofile nonblock none nopt not notadirectoryerror note notebook
-notebooks notes notify notimplementederror nouveau now nowait null numa numactl number numbered
-numbers numpy nvcc nvgpu nvidia nvidiactl nvlink nvlinks nvme nvml nvreg nvrm nvshmem nvswitch
-nvswitches nvtrust obj object ofed off offload offset ofi old older oldest omit once one online only
-open opened openibd opensm openstack opensuse openucx operating operation operator ops opt
-optimizing option options oracle order ordering ordinal org origin origins oserror other others
+flannel flatcar flavour flint float floors flow flush folder folders following follows foot for
+force fork form format formatters forms forum forums found free from fromhex fromkeys frozen
+frozenset fsencode full fullmatch func function functions functools gap garden gather gcp gdr
+gdrcopy gdrdrv geforce general generation generic genuineintel get getaffinity getattr getent
+geteuid gethostname getitem getpid getrlimit gib gid gids gigabytes git github give given glob gns
+gnu goal goals good google gpu gpudirect gpunetio gpus grace graph grdmapcitopocheckoverride grep
+grey group groups grow grp grub grubby gsp guest guests guid guide gunzip hairpin handle hard
+hardware harmless has hasattr hash hashlib hat hca head header headers heading headline heap
+heterogeneous hex hexes hidden hmac hmm hns holds home hopper host hostbridge hostname hosts how hpf
+html https huawei hung hwe hwloc hyper hypervisor hypervisors hyphens ibdev ibgda ibrc ibstat ibv
+ibvdevice ibvdevices ibverbs identifying identity idle ids ifname ignorecase image images imex
+imexchannels import imports inactive indent index inet inference infiniband infinity info
+information infra init initramfs inner innotek insert inside insmod install installation installed
+installs instance instances instead insufficient int integrated intel intenum interface interfaces
+internal intersection introduction invalid iommu iommus ionic iot ipaddress ipc ipmitool ipv ipvlan
+ipython ipywidgets irdma isalnum isalpha isdecimal isdigit isdir isfile isinstance islice isoformat
+isprintable isreg isspace issuperset isupper item items iter iterable iterator itertools iwarp
+jetson job jobs join journalctl json judge judged jupyterlab kbuild kconfig keep kepler kept kernel
+kernels key keyboardinterrupt keyerror keys kfd kib kill killpg kind kinds kinoite kmod know known
+knows kstrtobool kubepods kubernetes kvm lab label labels lacks lanes language laptop last lastgroup
+late latest latin layer layers lazy ldconfig lead least left legacy legend len less letter level lib
+libc libcuda libcudart libdoca libgdrapi libibverbs libmlx libnvidia libpod libraries library
+librdmacm libsubunit libx like likely limit limited limitmemlock limits line lines link links linux
+linuxmint list listed listing listings lists literal little live livereader lnk lnkcap lnksta load
+loadable loaded loader loads local localdomain localhost lock locked locks log long looked lost loud
+lovelace low lower lsmod lspci lstrip lxc lxd mac machine machines macv made main mainline major
+make man mana managed management manager map mapped mapping maps margin mark marked marvell mask
+masks master match matches matplotlib matrix max maxine maxwell may maybe mellanox mem membind
+meminfo memlock memory message meta metadata metal mft mib micro microos microsoft mig migration min
+minor mirror misc mismatch missing mkdir mknod mlnx mlnxbf mlnxofedinstall mlnxofedv mlx mlxbf
+mlxconfig mlxfw mlxfwmanager mlxfwreset mlxprivhost mmap mmio mnnvl mode model models modes modeset
+modestate modinfo modprobe modular module modules moduletype mok mokutil monotonic more most mounted
+move mps msgspec msgspecerror mst mstconfig mstflint mstfwreset multi multiline naa name named
+namedtuple names namespace namespaces narrowest native nbsp nccl nccltoposetpaths ndevs near nearest
+need needed needs nerdctl net netdev nets network networking networks new newer news next nic nics
+noctty node nodes nodewright nodex noexec nofile nonblock none nopt not notadirectoryerror note
+notebook notebooks notes notify notimplementederror nouveau now nowait null numa numactl number
+numbered numbers numpy nvcc nvgpu nvidia nvidiactl nvlink nvlinks nvme nvml nvreg nvrm nvshmem
+nvswitch nvswitches nvtrust obj object ofed off offload offset ofi old older oldest omit once one
+online only open opened openibd opensm openstack opensuse openucx operating operation operator ops
+opt optimizing option options oracle order ordering ordinal org origin origins oserror other others
 otherwise ours out outdated output outputs over override overview own owner package
 packagenotfounderror packages page pageable pages pair pairs panel panels paragraph parallels
 parameter parameters params parent parents parse parsed part partial partition parts pascal pasid
@@ -113,11 +113,11 @@ rate raw rdma rdmadevice rdmadevices rdmaport rdonly rdwr reachable read reader 
 readings readme readthedocs ready real reap reason reasons reboot rebuild recommended record
 recorded recordedreader recording recordings recursionerror red redact redacted redactor redhat
 redir redirect references refus refused reg region regions register registered registration registry
-registrydwords reject related release releases relevant remedies remedy remove removeprefix
-removesuffix repeated replace replaced replacement report reported repository repr representor
-representors reqredir requested required reserve reset resets resizable resolve resource rest
-restart restarts restore restricted restype result results returncode rev reverse reversed rfind
-rglob rhcos rhel right ring rlim rlimit rlock roce rocky room root roots round route row rows
+registrydwords reinstall reject related release releases relevant remedies remedy remove
+removeprefix removesuffix repeated replace replaced replacement report reported repository repr
+representor representors reqredir requested required reserve reset resets resizable resolve resource
+rest restart restarts restore restricted restype result results returncode rev reverse reversed
+rfind rglob rhcos rhel right ring rlim rlimit rlock roce rocky room root roots round route row rows
 rpartition rpm rshim rstrip rtx rule ruled rules run running runs runtimeerror rxe rxq said salt
 same sample samples save says sbin scandir sched scheduler scheduling scm scrypt sdk search seat
 second secret section sections secure secureboot seen select selected selector selectors self
