@@ -521,4 +521,4 @@ def test_nbgrader_replaces_no_package_of_the_environment():
     for each in distributions():
         folders.setdefault(each.metadata["Name"].lower(), set()).add(str(each.locate_file("")))
     assert "nbgrader" in folders
-    assert {name for name, found in folders.items() if len(found) > 1} <= {"dgkit"}
+    assert {name for name, found in folders.items() if len(found) > 1} <= {"dgkit-dpu"}
