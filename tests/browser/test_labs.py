@@ -141,7 +141,7 @@ def test_a_lab_is_solved_by_a_student_and_graded_by_an_instructor(handed_out, ne
     (page,) = (new_page.lab.root / COURSE).glob(f"feedback/*/{LAB}/*.html")
     new_page.ask(SHOW, str(page.relative_to(new_page.lab.root)))
     feedback = new_page.page.frame_locator(".jp-HTMLViewer iframe")
-    wrong = feedback.locator("pre", has_text="11.25 of 15 points")
+    wrong = feedback.locator("pre", has_text="12.5 of 15 points")
     expect(wrong).to_contain_text("WRONG  a list that ends too early")
     wrong.scroll_into_view_if_needed()
     new_page.shot("labs-6-feedback")
