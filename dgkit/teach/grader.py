@@ -145,10 +145,11 @@ def grade(
     Raises:
         Unsupported: This machine lacks what the test needs.
     """
-    made = _run(cells, test, seed, isolation, limits or sandbox.Limits())
+    limits = limits or sandbox.Limits()
+    made = _run(cells, test, seed, isolation, limits)
     if made.right or not (replaced := given(cells, test.source)):
         return made
-    again = _run([*cells, ("given", replaced)], test, seed, isolation, limits or sandbox.Limits())
+    again = _run([*cells, ("given", replaced)], test, seed, isolation, limits)
     return max(made, again, key=lambda each: each.share)
 
 

@@ -22,7 +22,7 @@ enum { OP_READ = 1, OP_WRITE = 2, OP_FETCH_ADD = 4, OP_COMPARE_SWAP = 8, OP_SEND
 enum { DROP = 16, CORRUPT = 17, DIE = 18, FLAP = 19 };
 /* Of ibv_event_type. */
 enum { PORT_ACTIVE = 9, PORT_ERR = 10 };
-enum { RULES = 16 };
+enum { RULES = 16, FLAP_CONTEXTS = 64 };
 
 static dg_fault_rule rules[RULES];
 static struct fault_state states[RULES];
@@ -34,7 +34,7 @@ static enum { NOTHING, LINES, PACKETS } traced;
 struct flap {
 	uint64_t until_ns;
 	uint32_t n;
-	int fds[64];
+	int fds[FLAP_CONTEXTS];
 };
 static _Atomic uint64_t up_ns[MAX_ADAPTERS]; /* when the port is up */
 
@@ -62,7 +62,7 @@ static void lower_port(const struct dg_nic_qp *qp, uint64_t ns)
 {
 	const uint32_t adapter = dg_mlx5_counters_adapter(qp->qpn);
 	struct flap *f = calloc(1, sizeof *f);
-	int seen[64];
+	int seen[FLAP_CONTEXTS];
 	pthread_t thread;
 	if (!f || !dg_mlx5_port_is_up(adapter)) {
 		free(f);
@@ -70,7 +70,7 @@ static void lower_port(const struct dg_nic_qp *qp, uint64_t ns)
 	}
 	f->until_ns = add_sat(now_ns(), ns);
 	atomic_store_explicit(&up_ns[adapter], f->until_ns, memory_order_relaxed);
-	for (const struct dg_nic_qp *other = qp->nic->qps; other && f->n < 64; other = other->next) {
+	for (const struct dg_nic_qp *other = qp->nic->qps; other && f->n < FLAP_CONTEXTS; other = other->next) {
 		uint32_t i = 0;
 		while (i < f->n && seen[i] != other->c.async_fd)
 			i++;
