@@ -178,9 +178,12 @@ def test_the_lines_of_a_measurement_measure_the_same(session, view, region, name
 def test_the_lines_of_a_search_find_the_same(session, view, region, named, source, backward, start):
     hexview = view(dgkit.HexView(session))
     hexview.panel.source = source
-    for pattern in ("fa 00", "01", "ff ff"):
+    for text, kind, dtype in (
+        ("fa 00", "hex", "hex"), ("01", "hex", "hex"), ("ff ff", "hex", "hex"),
+        ("?5 f? 0?", "hex", "hex"), ("0xf8f7..0xfaf9", "value", "u16"), ("0..1", "value", "bf16"),
+    ):  # fmt: skip
         hexview.messages.clear()
-        hexview.ask("search", text=pattern, kind="hex", start=start, backward=backward)
+        hexview.ask("search", text=text, kind=kind, dtype=dtype, start=start, backward=backward)
         found = hexview.wait_for("search", lambda fields: fields["status"] != "running")
         assert run(copied(hexview), named)["at"] == found.get("at", -1)
 

@@ -1,19 +1,15 @@
 """Parts of the hex view: search by chunks, change tracking, formats of the clipboard."""
 
+import re
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dgkit.widgets.hexview.search import (
-    DifferenceMatcher,
-    Match,
-    PatternMatcher,
-    chunks,
-    parse_pattern,
-    run_search,
-)
-from dgkit.widgets.hexview.selection import DTYPES, format_bytes
+from dgkit.widgets.hexview.matchers import DifferenceMatcher, parse_wanted
+from dgkit.widgets.hexview.search import Match, chunks, run_search
+from dgkit.widgets.hexview.selection import DTYPES, decode, format_bytes
 from dgkit.widgets.hexview.view_pages import BLOCK, ChangeTracker, block_range
 
 
@@ -56,7 +52,7 @@ def test_a_search_by_chunks_finds_what_bytes_find_finds(data, pattern, start, ch
     at = data.find(pattern, start)
     wrapped = at < 0
     expected = Match(data.find(pattern) if wrapped else at, wrapped)
-    assert searched([data], start, PatternMatcher(pattern), chunk=chunk) == expected
+    assert searched([data], start, parse_wanted(pattern.hex(), "hex"), chunk=chunk) == expected
 
 
 @given(few, few.filter(lambda data: len(data) < 9), st.integers(0, 60), st.integers(1, 20))
@@ -65,7 +61,9 @@ def test_a_search_backward_finds_what_bytes_rfind_finds(data, pattern, start, ch
     at = data.rfind(pattern, 0, start + len(pattern) - 1)  # a hit begins before `start`
     wrapped = at < 0
     expected = Match(data.rfind(pattern) if wrapped else at, wrapped)
-    assert searched([data], start, PatternMatcher(pattern), True, chunk=chunk) == expected
+    assert (
+        searched([data], start, parse_wanted(pattern.hex(), "hex"), True, chunk=chunk) == expected
+    )
 
 
 @given(few, st.data())
@@ -101,11 +99,57 @@ def test_a_cancelled_search_cancels_its_reads_in_flight():
         made.append(Piece([bytes(100)], at, size))
         return made[-1]
 
-    steps = run_search(fetch, 100, 0, PatternMatcher(b"x"), chunk=7)
+    steps = run_search(fetch, 100, 0, parse_wanted("x", "text"), chunk=7)
     next(steps)
     steps.close()
     assert made
     assert all(piece.cancelled for piece in made)
+
+
+@given(few, few, st.integers(0, 60), st.integers(1, 20), st.booleans())
+def test_a_question_mark_is_any_digit(data, places, start, chunk, backward):
+    wanted = data[2:7] or data
+    digits = "".join(
+        ("??", "?" + f"{byte:02x}"[1], f"{byte:02x}"[0] + "?")[places[i % len(places)]]
+        for i, byte in enumerate(wanted)
+    )
+    regex = re.compile(b"(?=" + parse_bytes(digits) + b")", re.DOTALL)
+    found = [match.start() for match in regex.finditer(data)]
+    start = min(start, len(data))
+    ahead = [at for at in found if at < start] if backward else [at for at in found if at >= start]
+    expected = (ahead or found)[-1 if backward else 0]
+    matcher = parse_wanted(digits, "hex")
+    assert searched([data], start, matcher, backward, chunk=chunk).at == expected
+
+
+def parse_bytes(digits):
+    """Return the expression for each byte by trying all 256 against the digits."""
+    out = b""
+    for at in range(0, len(digits), 2):
+        fits = [
+            re.escape(bytes([byte]))
+            for byte in range(256)
+            if all(w in ("?", d) for w, d in zip(digits[at : at + 2], f"{byte:02x}", strict=True))
+        ]
+        out += b"(?:" + b"|".join(fits) + b")"
+    return out
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@given(st.binary(min_size=1, max_size=60), st.data())
+def test_a_value_is_found_where_it_stands(dtype, data, draw):
+    endian = draw.draw(st.sampled_from(["little", "big"]))
+    size, start = DTYPES[dtype][0], draw.draw(st.integers(0, len(data)))
+    values = decode(data[: len(data) // size * size], dtype, endian)
+    whole = [value for value in values.tolist() if value == value]
+    low, high = (draw.draw(st.sampled_from(whole or [0])) for _ in range(2))
+    low, high = min(low, high), max(low, high)
+    found = [size * i for i, value in enumerate(values.tolist()) if low <= value <= high]
+    backward = draw.draw(st.booleans())
+    ahead = [at for at in found if (at < start if backward else at >= start)] or found
+    matcher = parse_wanted(f"{low}..{high}", "value", dtype, endian)
+    got = searched([data], start, matcher, backward, chunk=size * draw.draw(st.integers(1, 4)))
+    assert got.at == (ahead[-1 if backward else 0] if ahead else -1)
 
 
 @pytest.mark.parametrize(
@@ -114,25 +158,37 @@ def test_a_cancelled_search_cancels_its_reads_in_flight():
         ("00 ff 1A", "hex", b"\x00\xff\x1a"),
         ("0x00,0xff", "hex", b"\x00\xff"),
         ("00ff1a", "hex", b"\x00\xff\x1a"),
+        ("0a 2a 5c", "hex", b"\n*\\"),
         ("größe", "text", "größe".encode()),
+        ("a.c", "text", b"a.c"),
         ("00", "text", b"00"),
     ],
 )
 def test_a_pattern_is_hex_or_text(text, kind, pattern):
-    assert parse_pattern(text, kind) == pattern
+    data = b"abc\xff\x00" + pattern
+    assert searched([data], 0, parse_wanted(text, kind)).at == 5
 
 
 @pytest.mark.parametrize(
-    ("text", "kind"), [("", "hex"), ("", "text"), ("0", "hex"), ("xy", "hex"), ("a", "regex")]
+    ("text", "kind", "message"),
+    [
+        ("", "hex", "1 to 4,096"),
+        ("", "text", "1 to 4,096"),
+        ("a" * 4097, "text", "1 to 4,096"),
+        ("??" * 65, "hex", "65 bytes; it must have 1 to 64"),
+        ("0", "hex", "two hex digits"),
+        ("xy", "hex", "two hex digits"),
+        ("a", "regex", "'text', 'hex' or 'value'"),
+        ("x", "value", "'x' is no u8"),
+        ("1.5", "value", "'1.5' is no u8"),
+        ("9..1", "value", "empty range"),
+        ("256", "value", "0 to 255"),
+        ("", "value", "is no u8"),
+    ],
 )
-def test_an_invalid_pattern_is_refused(text, kind):
-    with pytest.raises(ValueError, match=r"pattern|hex digits"):
-        parse_pattern(text, kind)
-
-
-def test_a_pattern_of_more_than_4096_bytes_is_refused():
-    with pytest.raises(ValueError, match="1 to 4,096"):
-        parse_pattern("a" * 4097, "text")
+def test_what_cannot_be_found_is_refused(text, kind, message):
+    with pytest.raises(ValueError, match=message):
+        parse_wanted(text, kind)
 
 
 def test_bytes_shown_for_the_first_time_have_not_changed():

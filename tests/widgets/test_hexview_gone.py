@@ -69,6 +69,7 @@ def test_a_freed_region_says_so_and_is_not_kept(hexview, region):
         "search": {"text": "a", "kind": "text", "start": 0},
         "copy": {"start": 0, "stop": 1, "form": "hex"},
         "undo": {},
+        "redo": {},
     }.items():
         with pytest.raises(PanelError, match="was freed"):
             hexview.ask(name, **fields)

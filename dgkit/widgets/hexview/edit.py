@@ -1,14 +1,15 @@
-"""Edits of bytes: each edit is a DMA write, and the last ones can be undone."""
+"""Edits of bytes: each edit is a DMA write; the last ones can be undone, and done again."""
 
 from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Generator
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Generator, Sequence
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from ...errors import AccessDenied, DgkitError, PeerTimeout
 from ..base import scheduler
+from ..base.as_python import MAX_ENCODED, bytes_expression, region_lines, script
 from ..base.scheduler import StallTimer, wait_done
 from .fetch import why_no_dpu, why_no_host, why_no_write
 
@@ -21,19 +22,25 @@ MAX_IN_FLIGHT = 32  # writes
 TIMEOUT_S = 5.0
 
 
-class Edit(NamedTuple):
-    """One write: region, offset, bytes, the bytes replaced (None: unknown), transfer."""
+class Change(NamedTuple):
+    """Bytes of a region that an edit replaces; `before` is None if they are unknown."""
 
     region: int
     at: int
-    data: bytes
     before: bytes | None
+    after: bytes
+
+
+class Edit(NamedTuple):
+    """One write: the change, which it makes, undoes or makes again, and its transfer."""
+
+    change: Change
+    what: Literal["edit", "undo", "redo"]
     transfer: SessionTransfer
-    is_undo: bool
 
 
 class EditHistory:
-    """Writes in flight and the edits that can be undone.
+    """Writes in flight, the edits that can be undone, and those undone.
 
     `done(edit, error)` is called on the frame thread as each write ends, in posting order;
     `fail(error)` is called there for an unexpected error.
@@ -46,7 +53,8 @@ class EditHistory:
     ) -> None:
         self._done, self._fail = done, fail
         self._in_flight: deque[Edit] = deque()
-        self._undo: deque[tuple[int, int, bytes]] = deque(maxlen=MAX_UNDO)
+        self._undo: deque[Change] = deque(maxlen=MAX_UNDO)
+        self._redo: deque[Change] = deque(maxlen=MAX_UNDO)
         self._lock = threading.RLock()
         self._settling = False
 
@@ -54,6 +62,16 @@ class EditHistory:
     def undoable(self) -> int:
         """The number of edits that can be undone."""
         return len(self._undo)
+
+    @property
+    def redoable(self) -> int:
+        """The number of undone edits that can be made again."""
+        return len(self._redo)
+
+    def changes(self, region: SessionRegion) -> list[Change]:
+        """Return the edits of a region that can be undone, the oldest first."""
+        with self._lock:
+            return [change for change in self._undo if change.region == region.id]
 
     def write(self, region: SessionRegion, at: int, data: bytes, reader: Reader) -> Edit:
         """Read the bytes that an edit replaces, if they can be read, and start the write.
@@ -89,17 +107,21 @@ class EditHistory:
             PeerTimeout: Too many writes are in flight.
             DgkitError: As raised by Session.start_write: AccessDenied, BoundsError, PeerLost, ...
         """
-        return self._start(region, at, data, before, False)
+        return self._start(region, Change(region.id, at, before, data), "edit")
 
     def _start(
-        self, region: SessionRegion, at: int, data: bytes, before: bytes | None, is_undo: bool
+        self, region: SessionRegion, change: Change, what: Literal["edit", "undo", "redo"]
     ) -> Edit:
         if len(self._in_flight) >= MAX_IN_FLIGHT:
             raise PeerTimeout(f"the DPU has not answered the last {len(self._in_flight)} writes")
-        transfer = region.session.start_write(region, data, offset=at)
-        edit = Edit(region.id, at, data, before, transfer, is_undo)
+        data = change.before if what == "undo" else change.after
+        assert data is not None  # only a change with known bytes can be undone
+        edit = Edit(change, what, region.session.start_write(region, data, offset=change.at))
         with self._lock:
             self._in_flight.append(edit)
+            if what == "edit":
+                kept = [other for other in self._redo if other.region != region.id]
+                self._redo = deque(kept, MAX_UNDO)
             if not self._settling:
                 self._settling = True
                 scheduler.start(self._finish_edits(), self._failed)
@@ -114,10 +136,7 @@ class EditHistory:
         while (edit := self._next()) is not None:
             error = yield from _wait(edit.transfer)
             with self._lock:
-                if edit.is_undo and error is not None:  # a failed undo can be tried again
-                    self._undo.append((edit.region, edit.at, edit.data))
-                elif error is None and edit.before is not None and not edit.is_undo:
-                    self._undo.append((edit.region, edit.at, edit.before))
+                self._record(edit, error is None)
             self._done(edit, error)
 
     def _failed(self, error: Exception) -> None:
@@ -126,6 +145,13 @@ class EditHistory:
             self._in_flight.clear()
         self._fail(error)
 
+    def _record(self, edit: Edit, made: bool) -> None:
+        """Note what can be undone or redone now; what failed can be tried again."""
+        change, what, _ = edit
+        if change.before is None or (what == "edit" and not made):
+            return
+        (self._undo if (what == "undo") != made else self._redo).append(change)
+
     def undo(self, region: SessionRegion) -> Edit:
         """Start to write back the bytes that the last edit of a region replaced.
 
@@ -133,19 +159,52 @@ class EditHistory:
             ValueError: No edit of the region can be undone.
             DgkitError: As raised by start(); the edit can then still be undone.
         """
+        return self._repeat(region, self._undo, "undo")
+
+    def redo(self, region: SessionRegion) -> Edit:
+        """Start to make the edit of a region again that was undone last.
+
+        Raises:
+            ValueError: No edit of the region was undone since the last new one.
+            DgkitError: As raised by start(); the edit can then still be made again.
+        """
+        return self._repeat(region, self._redo, "redo")
+
+    def _repeat(
+        self, region: SessionRegion, changes: deque[Change], what: Literal["undo", "redo"]
+    ) -> Edit:
         with self._lock:
-            for index in reversed(range(len(self._undo))):
-                region_id, at, data = self._undo[index]
-                if region_id == region.id:
-                    edit = self._start(region, at, data, None, True)
-                    del self._undo[index]
+            for index in reversed(range(len(changes))):
+                if changes[index].region == region.id:
+                    edit = self._start(region, changes[index], what)
+                    del changes[index]
                     return edit
-        raise ValueError("there is no edit to undo")
+        raise ValueError(f"there is no edit to {what}")
 
     def clear(self) -> None:
-        """Discard all edits that could be undone: the region changed or was freed."""
+        """Discard all edits that could be undone or redone: the region changed or was freed."""
         with self._lock:
             self._undo.clear()
+            self._redo.clear()
+
+
+def edit_lines(region: SessionRegion, changes: Sequence[Change]) -> str:
+    """Return Python code that makes the changes again.
+
+    Raises:
+        ValueError: There are none, or one is too long for a cell.
+    """
+    if not changes:
+        raise ValueError("there are no edits of this region")
+    lines = []
+    for _, at, _, after in changes:
+        data = bytes_expression(after, "")
+        if not data:
+            raise ValueError(
+                f"an edit of {len(after):,} bytes is too long for a cell: at most {MAX_ENCODED:,}"
+            )
+        lines.append(f"session.write(region, {data}, offset={at})")
+    return script([*region_lines(region), *lines])
 
 
 def _wait(transfer: SessionTransfer) -> Generator[bool, None, Exception | None]:

@@ -6,11 +6,13 @@ stopped DPU delays a view only once, by that limit.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...errors import ClosedError, DgkitError, PeerTimeout
 from ...types import Access
+from ...units import size_text
 from ..base.scheduler import StallTimer, wait_done
 from ..base.session_model import SessionModel
 
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
 
 SOURCES = {"dpu": ("dpu",), "host": ("host",), "both": ("dpu", "host")}
 TIMEOUT_S = 1.5  # within this time a stopped DPU is noticed and reported
+DIGESTS = ("sha256", "md5")
+MAX_DIGEST, _PIECE = 64 << 20, 1 << 20  # bytes: in all, and read at once
 STEP_S = 0.008  # longest wait of the frame thread in one step
 
 
@@ -155,6 +159,24 @@ class Reader:
         except DgkitError:
             self.abandon(fetch)
             raise
+
+    def digest(self, region: SessionRegion, source: str, at: int, size: int, kind: str) -> str:
+        """Read bytes and return their digest, one of DIGESTS, in hex.
+
+        Raises:
+            ValueError: There are more than 64 MiB of them.
+            DgkitError: As raised by read().
+        """
+        if size > MAX_DIGEST:
+            raise ValueError(
+                f"a digest here is of at most {size_text(MAX_DIGEST)}, not {size:,} bytes; "
+                f"in a cell: hashlib.{kind}(session.read(region, {size}, offset={at})).hexdigest()"
+            )
+        digest = hashlib.new(kind, usedforsecurity=False)
+        for start in range(at, at + size, _PIECE):
+            piece = min(_PIECE, at + size - start)
+            digest.update(self.read(region, (source,), start, piece)[0])
+        return digest.hexdigest()
 
     def abandon(self, fetch: Fetch) -> None:
         """Cancel a read; no further DMA read starts until the DPU has answered it."""

@@ -18,6 +18,10 @@ const KEEPALIVE_MS = 20000; // how often a view reports that it is still visible
 // The commands of the controls and of the keyboard.
 function makeCommands(view, grid, tools, rescan) {
   const call = (name, fields) => view.attempt(name, fields);
+  const step = async (name) => {
+    const edit = await call(name);
+    if (edit) grid.cursor.move(edit.at);
+  };
   const commands = {
     choose: (number) => call("choose", { number }),
     show: (options) => call("show", options),
@@ -28,10 +32,8 @@ function makeCommands(view, grid, tools, rescan) {
       grid.refresh();
       rescan();
     },
-    async undo() {
-      const undone = await call("undo");
-      if (undone) grid.cursor.move(undone.at);
-    },
+    undo: () => step("undo"),
+    redo: () => step("redo"),
     goto(input) {
       const at = parseOffset(input.value, grid.cursor.at, grid.size());
       const invalid = !(at >= 0 && at < grid.size());
@@ -53,6 +55,8 @@ function makeCommands(view, grid, tools, rescan) {
       call("search", {
         text: commands.lastPattern,
         kind: tools.search.kind.value,
+        dtype: view.state.dtype,
+        endian: view.state.endian,
         backward,
         start: start + (backward || isNew ? 0 : 1),
       });
@@ -65,6 +69,7 @@ function makeCommands(view, grid, tools, rescan) {
       if (!reply) return;
       try {
         await toClipboard(reply.text);
+        if (reply.edits) return grid.setStatus(`${plural(reply.edits, "edit")} copied.`);
         grid.setStatus(
           reply.copied < reply.asked
             ? `The first ${plural(reply.copied, "byte")} of ${plural(reply.asked, "byte")} copied: the limit is 1 MiB.`
@@ -123,7 +128,7 @@ function draw(view) {
     h("b", { class: "dg-changed" }, "changed"),
     " since it was first shown or marked as seen; ",
     differs,
-    "type hex digits to write a byte; F2: type text; Ctrl+Z: undo",
+    "type hex digits to write a byte; F2: type text; Ctrl+Z: undo, Ctrl+Y: redo",
   );
   view.body.append(
     makeBar(tools),
@@ -213,8 +218,8 @@ function subscribe(view, grid, tools, apply) {
   view.on("session", ({ change, id }) => change === "written" && id === view.state.region?.id && grid.refresh());
   view.on("refresh", () => grid.refresh());
   view.on("bytes", (message, buffers) => grid.receivePage(message, buffers));
-  view.on("edited", ({ region, at, size, ok, undoable }) => {
-    view.state.undoable = undoable;
+  view.on("edited", ({ region, at, size, ok, undoable, redoable }) => {
+    Object.assign(view.state, { undoable, redoable });
     tools.actions.apply(view.state);
     if (region === view.state.region?.id) grid.written(at, size, ok);
   });

@@ -16,12 +16,13 @@ from ..base.panel import handler
 from ..base.session_model import SessionPanel
 from ..base.traits import State, choose_region, in_own_thread, region_id
 from .bookmarks import Bookmarks
-from .edit import Edit, EditHistory
-from .fetch import Reader, why_no_host
+from .edit import Edit, EditHistory, edit_lines
+from .fetch import DIGESTS, Reader, why_no_host
 from .image import RegionImage
+from .matchers import parse_wanted
 from .overview import Overview
 from .region_scan import ShownBytes
-from .search import SearchTask, parse_pattern
+from .search import SearchTask
 from .selection import MAX_COPY, Options, RegionSelection, SelectedBytes, format_bytes
 from .structure import StructureView
 from .time_machine import TimeMachine
@@ -289,7 +290,8 @@ class HexView(SessionPanel, ValueWidget):  # type: ignore[misc]
             "source": self._options.source(region), "live": self._live.on,
             "at": self._selection.at,
             "selection": list(self._selection.span), "search": self._search.state,
-            "undoable": self._edits.undoable, "structure": self._structure.state(),
+            "undoable": self._edits.undoable, "redoable": self._edits.redoable,
+            "structure": self._structure.state(),
             "bookmarks": [[name, *span] for name, span in here.items()],
             "image": self._image.setting, "history": self._past.state(),
         }  # fmt: skip
@@ -371,10 +373,19 @@ class HexView(SessionPanel, ValueWidget):  # type: ignore[misc]
 
     @handler
     def copy(self, start: int, stop: int, form: str) -> Json:
-        """Return bytes as text, at most 1 MiB of them: `copied` of the `asked` bytes."""
+        """Return bytes as text, at most 1 MiB of them: `copied` of the `asked` bytes.
+
+        The form "edits" gives the region's `edits` as Python code; a digest is of all bytes.
+        """
         start, stop = self._selection.check_range(start, stop)
-        size = min(stop - start, MAX_COPY)
         region = self._selection.require()
+        if form == "edits":
+            changes = self._edits.changes(region)
+            return {"text": edit_lines(region, changes), "edits": len(changes)}
+        if form in DIGESTS:
+            text = self.reader.digest(region, self.sources[0], start, stop - start, form)
+            return {"text": text, "copied": stop - start, "asked": stop - start}
+        size = min(stop - start, MAX_COPY)
         data = self.reader.read(region, self.sources[:1], start, size)[0]
         text = format_bytes(data, form, self._options["dtype"], self._options["endian"])
         return {"text": text, "copied": size, "asked": stop - start}
@@ -387,8 +398,14 @@ class HexView(SessionPanel, ValueWidget):  # type: ignore[misc]
     @handler
     def undo(self) -> Json:
         """Start to write back the bytes that the last edit replaced."""
-        edit = self._edits.undo(self._selection.require())
-        return {"at": edit.at, "size": len(edit.data)}
+        change = self._edits.undo(self._selection.require()).change
+        return {"at": change.at, "size": len(change.after)}
+
+    @handler
+    def redo(self) -> Json:
+        """Start to make the edit again that was undone last."""
+        change = self._edits.redo(self._selection.require()).change
+        return {"at": change.at, "size": len(change.after)}
 
     # Calls from a cell.
 
@@ -421,21 +438,26 @@ class HexView(SessionPanel, ValueWidget):  # type: ignore[misc]
         self._go(start, stop)
 
     def find(
-        self, pattern: bytes | str, *, start: int | None = None, backward: bool = False
-    ) -> None:
+        self, pattern: bytes | str, *, kind: str = "text", start: int | None = None,
+        backward: bool = False,
+    ) -> None:  # fmt: skip
         """Start a search; the views scroll to the match.
 
         Args:
-            pattern: Bytes, or text to be encoded as UTF-8.
+            pattern: Bytes, or a str of a kind.
+            kind: What a str is: "text", to be encoded as UTF-8; "hex", bytes as digits of which `?`
+                is any: "00 ff ?? 1?"; "value", an aligned value of the type and byte order shown,
+                or a range of them: "7", "0x40", "1.5..2".
             start: The offset at which to start; without it, the selection.
             backward: Search towards lower offsets.
 
         Raises:
-            ValueError: The pattern is empty or too long.
+            ValueError: The pattern is empty, too long, or not of the kind.
             ClosedError: No region is shown.
         """
-        text = pattern if isinstance(pattern, str) else bytes(pattern).hex()
-        wanted = parse_pattern(text, "text" if isinstance(pattern, str) else "hex")
+        if not isinstance(pattern, str):
+            pattern, kind = bytes(pattern).hex(), "hex"
+        wanted = parse_wanted(pattern, kind, self._options["dtype"], self._options["endian"])
         begin = self._selection.span[0] + (not backward) if start is None else start
         self._selection.require()
         self._on_frame_thread(lambda: self._search.find(wanted, begin, backward))
@@ -504,14 +526,15 @@ class HexView(SessionPanel, ValueWidget):  # type: ignore[misc]
         return self._edits.write(self._selection.require(), start, data, self.reader)
 
     def _edited(self, edit: Edit, error: Exception | None) -> None:
+        change = edit.change
         if error is not None:
             self.fail(error)
         self.broadcast(
-            "edited", region=edit.region, at=edit.at, size=len(edit.data), ok=error is None,
-            undoable=self._edits.undoable,
+            "edited", region=change.region, at=change.at, size=len(change.after), ok=error is None,
+            undoable=self._edits.undoable, redoable=self._edits.redoable,
         )  # fmt: skip
         if error is None and not self._session.closed:
-            self._selection.model.written(edit.region)
+            self._selection.model.written(change.region)
 
     def static_html(self) -> str:
         """Return the bytes in view as a card. The host reads them if it can: without a DMA."""

@@ -17,7 +17,7 @@ from ...errors import BoundsError
 from ..base.panel import handler
 from ..base.session_model import describe
 from .region_scan import Key, Read, RegionScan, ShownBytes
-from .selection import DTYPES
+from .selection import DTYPES, decode
 
 if TYPE_CHECKING:
     from bokeh.plotting import figure as Figure
@@ -144,11 +144,7 @@ def levels_of(data: bytes, layout: Layout, endian: str) -> Pixels:
     """Return the pixels of bytes: of u8 the value itself, else scaled from least to greatest."""
     if layout.dtype == "u8":
         return Pixels(layout, data, b"", 0, 255)
-    order = "<" if endian == "little" else ">"
-    items = np.frombuffer(data, order + DTYPES[layout.dtype][1])
-    if layout.dtype == "bf16":
-        items = (items.astype("u4") << 16).view("f4")
-    values = items.astype("f8")
+    values = decode(data, layout.dtype, endian).astype("f8")
     odd = ~np.isfinite(values)
     finite = values[~odd]
     low, high = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 0.0)

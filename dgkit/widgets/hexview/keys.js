@@ -2,7 +2,7 @@
 
 import { DTYPES } from "./values.js";
 
-const SHORTCUTS = { KeyC: "copy", KeyA: "all", KeyG: "goto", KeyF: "find", KeyZ: "undo" };
+const SHORTCUTS = { KeyC: "copy", KeyA: "all", KeyG: "goto", KeyF: "find", KeyZ: "undo", KeyY: "redo" };
 
 export class Cursor {
   at = 0;
@@ -114,7 +114,7 @@ export class Cursor {
       this.move(target, event.shiftKey);
     } else if ((event.ctrlKey || event.metaKey) && !event.altKey && SHORTCUTS[event.code]) {
       event.preventDefault();
-      this.grid.run(SHORTCUTS[event.code]);
+      this.grid.run(event.shiftKey && event.code === "KeyZ" ? "redo" : SHORTCUTS[event.code]);
     } else if (event.key === "Escape") {
       if (!this.#discardDigit() && this.at !== this.anchor) this.move(this.at);
     } else if (event.key === "F2") {

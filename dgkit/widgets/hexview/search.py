@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
-
-import numpy as np
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...errors import ClosedError
 from ..base import scheduler
-from ..base.as_python import bytes_expression, region_lines, script
+from ..base.as_python import region_lines, script
 from ..base.panel import handler
 from .fetch import Fetch, why_no_dpu, why_no_host
+from .matchers import DifferenceMatcher, Matcher, parse_wanted
 
 if TYPE_CHECKING:
     from ...session import SessionRegion
@@ -25,7 +23,6 @@ if TYPE_CHECKING:
 CHUNK = 1 << 20  # bytes searched in one step: a few milliseconds at most
 READ_AHEAD = 4  # chunks in flight; a session has as many slots for large data
 PROGRESS_S = 0.2  # interval of progress reports
-MAX_PATTERN = 4096  # bytes
 
 
 class Match(NamedTuple):
@@ -33,92 +30,6 @@ class Match(NamedTuple):
 
     at: int
     wrapped: bool
-
-
-class Matcher(Protocol):
-    """Finds a match within one chunk; it needs `lead` bytes before the chunk, `tail` after it."""
-
-    lead: int
-    tail: int
-
-    def find(self, parts: Sequence[bytes], lead: int, backward: bool) -> int:
-        """Return the index of the first match (backward: the last), or -1.
-
-        Args:
-            parts: The bytes as each source has them, with context before and after the chunk.
-            lead: The number of bytes before the chunk.
-            backward: Return the last match.
-        """
-
-
-class PatternMatcher:
-    """Matches a byte pattern; a match across two chunks belongs to the first."""
-
-    def __init__(self, pattern: bytes) -> None:
-        self.pattern, self.lead, self.tail = pattern, 0, len(pattern) - 1
-        self._search = re.compile(re.escape(pattern)).search  # twice as fast as bytes.find()
-
-    def find(self, parts: Sequence[bytes], lead: int, backward: bool) -> int:
-        """See Matcher."""
-        data = parts[0]
-        if backward:
-            return data.rfind(self.pattern, lead)
-        match = self._search(data, lead)
-        return -1 if match is None else match.start()
-
-
-class DifferenceMatcher:
-    """Matches the first byte of each run of bytes in which two sources differ.
-
-    With `count` it never matches, and counts the differing `bytes` and the `runs` of them.
-    """
-
-    lead, tail = 1, 0
-
-    def __init__(self, *, count: bool = False) -> None:
-        self._count = count
-        self.bytes = self.runs = 0
-
-    def find(self, parts: Sequence[bytes], lead: int, backward: bool) -> int:
-        """See Matcher."""
-        first, second = parts
-        if first == second:
-            return -1
-        unequal = np.frombuffer(first, "u1") != np.frombuffer(second, "u1")
-        starts = unequal.copy()
-        starts[1:] &= ~unequal[:-1]
-        if self._count:
-            self.bytes += int(unequal[lead:].sum())
-            self.runs += int(starts[lead:].sum())
-            return -1
-        matches = np.flatnonzero(starts[lead:])
-        return lead + int(matches[-1 if backward else 0]) if len(matches) else -1
-
-
-def parse_pattern(text: str, kind: str) -> bytes:
-    """Return the bytes to search for.
-
-    Args:
-        text: Hex digits, with or without spaces, commas and 0x; or text, encoded as UTF-8.
-        kind: "hex" or "text".
-
-    Raises:
-        ValueError: The kind is unknown, the digits are invalid, or the pattern is empty or too
-            long.
-    """
-    if kind not in ("hex", "text"):
-        raise ValueError(f"a pattern is 'hex' or 'text', not {kind!r}")
-    try:
-        words = text.replace(",", " ").split()
-        digits = "".join(word.removeprefix("0x").removeprefix("0X") for word in words)
-        pattern = bytes.fromhex(digits) if kind == "hex" else text.encode()
-    except ValueError:
-        raise ValueError(f"{text!r} is not hex: use two hex digits per byte, as in 00 ff") from None
-    if not 1 <= len(pattern) <= MAX_PATTERN:
-        raise ValueError(
-            f"the pattern has {len(pattern):,} bytes; it must have 1 to {MAX_PATTERN:,}"
-        )
-    return pattern
 
 
 def chunks(
@@ -162,7 +73,9 @@ def run_search(
         progress: Called with the number of bytes searched, every PROGRESS_S seconds.
         chunk: Bytes per step.
     """
-    remaining = chunks(size, start, backward, chunk)
+    aligned = size - size % matcher.step
+    start = min(start + -start % matcher.step, aligned)
+    remaining = chunks(aligned, start, backward, chunk)
     in_flight: deque[tuple[int, int, bool, Fetch]] = deque()
     done, next_report = 0, time.monotonic() + PROGRESS_S
     try:
@@ -221,17 +134,23 @@ class SearchTask:
         self.state: Json = {}
 
     @handler
-    def search(self, text: str, kind: str, start: int, backward: bool = False) -> None:
-        """Start a search for `text`, which is `hex` or `text`."""
-        self.find(parse_pattern(text, kind), start, backward)
+    def search(
+        self, text: str, kind: str, start: int, backward: bool = False,
+        dtype: str = "hex", endian: str = "little",
+    ) -> None:  # fmt: skip
+        """Start a search for what parse_wanted() reads in `text`."""
+        self.find(parse_wanted(text, kind, dtype, endian), start, backward)
 
-    def find(self, pattern: bytes, start: int, backward: bool) -> None:
-        """Start a search for bytes, from an offset or, if that is not in the region, from 0."""
+    def find(self, matcher: Matcher, start: int, backward: bool) -> None:
+        """Start a search, from an offset or, if that is not in the region, from 0."""
         region, sources = self._selection.require(), self._sources()[:1]
         start = _within(start, region)
-        about = {"mode": "find", "length": len(pattern)}
-        self._python = _find_lines(region, sources[0], pattern, start, backward)
-        self._start(about, _Where(region, sources, start, backward), PatternMatcher(pattern))
+        data = _READ if sources[0] == "dpu" else _host(region)
+        self._python = script([
+            *region_lines(region), f"data = {data}", *matcher.lines(), *_pick(start, backward),
+        ])  # fmt: skip
+        about = {"mode": "find", "length": matcher.length}
+        self._start(about, _Where(region, sources, start, backward), matcher)
 
     @handler
     def compare(self, start: int, backward: bool = False, count: bool = False) -> None:
@@ -245,9 +164,10 @@ class SearchTask:
         if why := why_no_host(region) or why_no_dpu(region):
             raise ValueError(f"DPU and host cannot be compared. {why}")
         about = {"mode": "count" if count else "difference", "length": 1}
-        self._python = _compare_lines(region, start, backward, count)
+        matcher = DifferenceMatcher(count=count)
+        self._python = _compare_lines(region, matcher, start, backward)
         where = _Where(region, ("dpu", "host"), 0 if count else start, backward)
-        self._start(about, where, DifferenceMatcher(count=count))
+        self._start(about, where, matcher)
 
     @handler
     def stop(self) -> None:
@@ -281,7 +201,7 @@ class SearchTask:
     def _run(self, steps: Generator[bool, None, Match], matcher: Matcher) -> scheduler.Steps:
         self._update()
         match = yield from steps
-        if isinstance(matcher, DifferenceMatcher) and self.state["mode"] == "count":
+        if isinstance(matcher, DifferenceMatcher) and matcher.counts:
             self._update(status="counted", bytes=matcher.bytes, runs=matcher.runs)
         elif match.at < 0:
             self._update(status="none")
@@ -336,38 +256,24 @@ def _host(region: SessionRegion) -> str:
     return f"region.array{get}.tobytes()"
 
 
-def _find_lines(
-    region: SessionRegion, source: str, pattern: bytes, start: int, backward: bool
+def _pick(start: int, backward: bool) -> list[str]:
+    """Return the lines that choose `at`, the next one of the offsets `found`, or -1."""
+    side, index = (f"found < {start}", -1) if backward else (f"found >= {start}", 0)
+    return [
+        f"wanted = found[{side}] if ({side}).any() else found",
+        f"at = int(wanted[{index}]) if len(wanted) else -1",
+    ]
+
+
+def _compare_lines(
+    region: SessionRegion, matcher: DifferenceMatcher, start: int, backward: bool
 ) -> str:
-    """Return the lines that search for a pattern; `at` is where it is, or -1."""
-    first, again = f"data.find(pattern, {start})", "data.find(pattern)"
-    if backward:
-        first = f"data.rfind(pattern, 0, {start} + len(pattern) - 1)"
-        again = "data.rfind(pattern)"
-    return script([
-        *region_lines(region),
-        f"pattern = {bytes_expression(pattern, '')}",
-        f"data = {_READ if source == 'dpu' else _host(region)}",
-        f"at = {first}",
-        "if at < 0:  # from the other end",
-        f"    at = {again}",
-    ])  # fmt: skip
-
-
-def _compare_lines(region: SessionRegion, start: int, backward: bool, count: bool) -> str:
     """Return the lines that compare DPU and host; `at` is the next run of differences, or -1."""
-    lines = [
+    counted = "print(int(differs.sum()), 'bytes in', len(found), 'places')"
+    return script([
         *region_lines(region),
         f'dpu = np.frombuffer({_READ}, "u1")',
         f'host = np.frombuffer({_host(region)}, "u1")',
-        "differs = dpu != host",
-        "runs = np.flatnonzero(differs & ~np.r_[False, differs[:-1]])  # where each begins",
-    ]
-    if count:
-        return script([*lines, "print(int(differs.sum()), 'bytes in', len(runs), 'places')"])
-    side, pick = (f"runs < {start}", -1) if backward else (f"runs >= {start}", 0)
-    return script([
-        *lines,
-        f"wanted = runs[{side}] if ({side}).any() else runs",
-        f"at = int(wanted[{pick}]) if len(wanted) else -1",
+        *matcher.lines(),
+        *([counted] if matcher.counts else _pick(start, backward)),
     ])  # fmt: skip

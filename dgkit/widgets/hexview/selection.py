@@ -6,6 +6,9 @@ import contextlib
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ...errors import BoundsError, ClosedError, DgkitError
 from ...units import plural, size_text
 from ..base import scheduler
@@ -303,6 +306,12 @@ class Options:
         why = "" if value == "dpu" else why_no_host(region)
         if why := why or ("" if value == "host" else why_no_dpu(region)):
             raise ValueError(why)
+
+
+def decode(data: bytes, dtype: str, endian: str) -> NDArray[Any]:
+    """Return bytes as values of a type of DTYPES; bf16 as float32."""
+    values = np.frombuffer(data, ("<" if endian == "little" else ">") + DTYPES[dtype][1])
+    return (values.astype("u4") << 16).view("f4") if dtype == "bf16" else values
 
 
 def _c_array(data: bytes) -> str:

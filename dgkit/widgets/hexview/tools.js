@@ -11,6 +11,9 @@ const FORM_NAMES = [
   ["python", "Python bytes"],
   ["c", "C array"],
   ["numpy", "NumPy expression"],
+  ["sha256", "SHA-256"],
+  ["md5", "MD5"],
+  ["edits", "the edits, as Python"],
 ];
 
 const toggleButton = (text, change) =>
@@ -94,7 +97,8 @@ export function makeSearch(commands, python) {
   });
   const kind = choice([
     ["text", "text (UTF-8)"],
-    ["hex", "hex bytes"],
+    ["hex", "hex bytes (? is any digit)"],
+    ["value", "value or range (1..9)"],
   ]);
   const next = button("↓", () => commands.find(false), { "aria-label": "Find next", title: "Find next: Enter" });
   const previous = button("↑", () => commands.find(true), {
@@ -151,14 +155,15 @@ export function searchText(search) {
   return "";
 }
 
-// Refresh, watch, mark, undo, copy.
+// Refresh, watch, mark, undo, redo, copy.
 export function makeActions(commands) {
   const live = toggleButton("Watch live", (on) => commands.watch(on));
   const form = choice(FORM_NAMES);
   const columns = choice([[0, "auto"], 8, 16, 32, 64], {
     onchange: () => commands.show({ columns: Number(columns.value) }),
   });
-  const undo = button("Undo edit", () => commands.undo());
+  const undo = button("Undo edit", () => commands.undo(), { title: "Ctrl+Z" });
+  const redo = button("Redo edit", () => commands.redo(), { title: "Ctrl+Y, Ctrl+Shift+Z" });
   const mark = button("Mark as seen", () => commands.mark(), { title: "Clear the marks of changed bytes" });
   const refresh = button("↻", () => commands.refresh(), { "aria-label": "Refresh", title: "Refresh" });
   const copy = button("Copy", () => commands.copy(), { "aria-label": "Copy the selection" });
@@ -168,11 +173,12 @@ export function makeActions(commands) {
     { class: "dg-hex-group" },
     field("Bytes per row", columns),
     h("div", { class: "dg-join" }, field("Copy as", form), copy),
-    h("div", { class: "dg-join" }, mark, undo),
+    h("div", { class: "dg-join" }, mark, undo, redo),
   );
   const apply = (state) => {
     live.setAttribute("aria-pressed", String(state.live));
     undo.disabled = !state.undoable || !state.region;
+    redo.disabled = !state.redoable || !state.region;
     columns.value = state.columns;
     for (const control of [live, mark, refresh, copy, form, columns]) control.disabled = !state.region;
   };
