@@ -48,19 +48,39 @@ static void check_result(const char *name, int64_t rc)
 	check_failed(__FILE__, __LINE__, "%s: %s", name, strerror((int)-rc));
 }
 
-static int64_t device_close(struct shared *s)
-{
-	return dg_device_close(s->dev, PATIENCE);
-}
+/* The calls, in no order. once: uses a handle that only one of the two threads may use. */
+static struct call {
+	const char *name;
+	int64_t (*run)(struct shared *s);
+	bool once;
+} calls[64];
+static size_t n_calls;
 
-static int64_t device_caps(struct shared *s)
+/* Defines a call and adds it to the table. */
+#define CALL_OF(name, once)                                                                    \
+	static int64_t name(struct shared *s);                                                 \
+	__attribute__((constructor)) static void add_##name(void)                              \
+	{                                                                                      \
+		calls[n_calls++] = (struct call){ #name, name, once };                         \
+	}                                                                                      \
+	static int64_t name(struct shared *s)
+#define CALL(name) CALL_OF(name, false)
+#define CALL_RETURNS(name, result)                                                             \
+	CALL(name)                                                                             \
+	{                                                                                      \
+		return result;                                                                 \
+	}
+
+CALL_RETURNS(device_close, dg_device_close(s->dev, PATIENCE))
+
+CALL(device_caps)
 {
 	dg_caps caps;
 
 	return dg_device_caps(s->dev, &caps);
 }
 
-static int64_t region_register(struct shared *s)
+CALL(region_register)
 {
 	dg_memory m = plain_memory(s->local_bytes, 64);
 	dg_region *r;
@@ -74,7 +94,7 @@ static int64_t region_register(struct shared *s)
 }
 
 /* Leaves closing the region to the close of the device. */
-static int64_t register_and_free(struct shared *s)
+CALL(register_and_free)
 {
 	dg_memory m = plain_memory(s->local_bytes, 64);
 	dg_region *r;
@@ -85,7 +105,7 @@ static int64_t register_and_free(struct shared *s)
 	return rc;
 }
 
-static int64_t region_import(struct shared *s)
+CALL(region_import)
 {
 	dg_region *r;
 	int rc = dg_region_import(s->dev, s->token, (size_t)s->token_len, PATIENCE, &r);
@@ -97,7 +117,7 @@ static int64_t region_import(struct shared *s)
 	return rc;
 }
 
-static int64_t region_export(struct shared *s)
+CALL(region_export)
 {
 	uint8_t token[DG_DESCRIPTOR_MAX];
 
@@ -114,37 +134,14 @@ static int64_t info(dg_region *r, uint64_t size)
 	return rc;
 }
 
-static int64_t local_info(struct shared *s)
-{
-	return info(s->local, REGION);
-}
+CALL_RETURNS(local_info, info(s->local, REGION))
+CALL_RETURNS(source_info, info(s->source, REGION))
+CALL_RETURNS(remote_info, info(s->remote, REGION))
+CALL_RETURNS(local_close, dg_region_close(s->local, PATIENCE))
+CALL_RETURNS(source_close, dg_region_close(s->source, PATIENCE))
+CALL_RETURNS(remote_close, dg_region_close(s->remote, PATIENCE))
 
-static int64_t source_info(struct shared *s)
-{
-	return info(s->source, REGION);
-}
-
-static int64_t remote_info(struct shared *s)
-{
-	return info(s->remote, REGION);
-}
-
-static int64_t local_close(struct shared *s)
-{
-	return dg_region_close(s->local, PATIENCE);
-}
-
-static int64_t source_close(struct shared *s)
-{
-	return dg_region_close(s->source, PATIENCE);
-}
-
-static int64_t remote_close(struct shared *s)
-{
-	return dg_region_close(s->remote, PATIENCE);
-}
-
-static int64_t queue_open(struct shared *s)
+CALL(queue_open)
 {
 	dg_queue *q;
 	int rc = dg_queue_open(s->dev, 4, DG_PATH_AUTO, 0, PATIENCE, &q);
@@ -156,17 +153,10 @@ static int64_t queue_open(struct shared *s)
 	return rc;
 }
 
-static int64_t queue_close(struct shared *s)
-{
-	return dg_queue_close(s->q);
-}
+CALL_RETURNS(queue_close, dg_queue_close(s->q))
+CALL_RETURNS(inline_queue_close, dg_queue_close(s->inline_q))
 
-static int64_t inline_queue_close(struct shared *s)
-{
-	return dg_queue_close(s->inline_q);
-}
-
-static int64_t queue_free(struct shared *s)
+CALL_OF(queue_free, true)
 {
 	dg_queue *q = s->freed_q;
 
@@ -176,17 +166,10 @@ static int64_t queue_free(struct shared *s)
 	return 0;
 }
 
-static int64_t queue_fileno(struct shared *s)
-{
-	return dg_queue_fileno(s->q);
-}
+CALL_RETURNS(queue_fileno, dg_queue_fileno(s->q))
+CALL_RETURNS(queue_arm, dg_queue_arm(s->q))
 
-static int64_t queue_arm(struct shared *s)
-{
-	return dg_queue_arm(s->q);
-}
-
-static int64_t queue_pending(struct shared *s)
+CALL(queue_pending)
 {
 	int n = dg_queue_pending(s->q);
 
@@ -194,24 +177,17 @@ static int64_t queue_pending(struct shared *s)
 	return 0;
 }
 
-static int64_t queue_post(struct shared *s)
-{
-	return dg_queue_post(s->q, &s->wr, 1);
-}
+CALL_RETURNS(queue_post, dg_queue_post(s->q, &s->wr, 1))
+CALL_RETURNS(inline_queue_post, dg_queue_post(s->inline_q, &s->inline_wr, 1))
 
-static int64_t inline_queue_post(struct shared *s)
-{
-	return dg_queue_post(s->inline_q, &s->inline_wr, 1);
-}
-
-static int64_t queue_poll(struct shared *s)
+CALL(queue_poll)
 {
 	dg_wc wc[4];
 
 	return dg_queue_poll(s->q, wc, 4, 20 * MS);
 }
 
-static int64_t queue_run(struct shared *s)
+CALL(queue_run)
 {
 	dg_wc wc;
 
@@ -223,21 +199,21 @@ static int64_t waited(int64_t ticket, dg_wc *wc)
 	return ticket < DG_TICKET ? ticket : dg_transfer_wait(ticket, PATIENCE, wc);
 }
 
-static int64_t transfer_write(struct shared *s)
+CALL(transfer_write)
 {
 	dg_wc wc;
 
 	return waited(dg_transfer_post(s->q, DG_WRITE, s->l, s->r, BYTES, 0, 0, 0, &wc), &wc);
 }
 
-static int64_t transfer_read(struct shared *s)
+CALL(transfer_read)
 {
 	dg_wc wc;
 
 	return waited(dg_transfer_post(s->inline_q, DG_READ, s->l, s->r, 64, BYTES, BYTES, 0, &wc), &wc);
 }
 
-static int64_t transfer_post_and_drop(struct shared *s)
+CALL(transfer_post_and_drop)
 {
 	dg_wc wc;
 	int64_t ticket = dg_transfer_post_wr(s->q, &s->wr, 1, &wc);
@@ -245,19 +221,16 @@ static int64_t transfer_post_and_drop(struct shared *s)
 	return ticket < DG_TICKET ? ticket : dg_transfer_drop(ticket);
 }
 
-static int64_t transfer_wait(struct shared *s)
+CALL(transfer_wait)
 {
 	dg_wc wc;
 
 	return dg_transfer_wait(s->ticket, PATIENCE, &wc);
 }
 
-static int64_t transfer_drop(struct shared *s)
-{
-	return dg_transfer_drop(s->ticket);
-}
+CALL_RETURNS(transfer_drop, dg_transfer_drop(s->ticket))
 
-static int64_t prep_open(struct shared *s)
+CALL(prep_open)
 {
 	dg_prep *p;
 	int rc = dg_prep_open(s->q, &s->wr, 1, &p);
@@ -269,17 +242,10 @@ static int64_t prep_open(struct shared *s)
 	return rc;
 }
 
-static int64_t prep_run(struct shared *s)
-{
-	return dg_prep_run(s->prep);
-}
+CALL_RETURNS(prep_run, dg_prep_run(s->prep))
+CALL_RETURNS(prep_post, dg_prep_post(s->prep))
 
-static int64_t prep_post(struct shared *s)
-{
-	return dg_prep_post(s->prep);
-}
-
-static int64_t prep_close(struct shared *s)
+CALL_OF(prep_close, true)
 {
 	dg_prep *p = s->freed_prep;
 
@@ -287,7 +253,7 @@ static int64_t prep_close(struct shared *s)
 	return p ? dg_prep_close(p) : 0;
 }
 
-static int64_t measure_latency(struct shared *s)
+CALL(measure_latency)
 {
 	uint64_t samples[8];
 	int32_t status;
@@ -295,55 +261,12 @@ static int64_t measure_latency(struct shared *s)
 	return dg_measure_latency(s->prep, 8, samples, &status);
 }
 
-static int64_t measure_rate(struct shared *s)
+CALL(measure_rate)
 {
 	dg_rate rate;
 
 	return dg_measure_rate(s->q, &s->wr, 1, 4, MS / 10, &rate);
 }
-
-/* once: uses a handle that only one of the two threads may use. */
-static const struct call {
-	const char *name;
-	int64_t (*run)(struct shared *s);
-	bool once;
-} calls[] = {
-	{ "device_close", device_close, false },
-	{ "device_caps", device_caps, false },
-	{ "region_register", region_register, false },
-	{ "register_and_free", register_and_free, false },
-	{ "region_import", region_import, false },
-	{ "region_export", region_export, false },
-	{ "local_info", local_info, false },
-	{ "source_info", source_info, false },
-	{ "remote_info", remote_info, false },
-	{ "local_close", local_close, false },
-	{ "source_close", source_close, false },
-	{ "remote_close", remote_close, false },
-	{ "queue_open", queue_open, false },
-	{ "queue_close", queue_close, false },
-	{ "inline_queue_close", inline_queue_close, false },
-	{ "queue_free", queue_free, true },
-	{ "queue_fileno", queue_fileno, false },
-	{ "queue_arm", queue_arm, false },
-	{ "queue_pending", queue_pending, false },
-	{ "queue_post", queue_post, false },
-	{ "inline_queue_post", inline_queue_post, false },
-	{ "queue_poll", queue_poll, false },
-	{ "queue_run", queue_run, false },
-	{ "transfer_write", transfer_write, false },
-	{ "transfer_read", transfer_read, false },
-	{ "transfer_post_and_drop", transfer_post_and_drop, false },
-	{ "transfer_wait", transfer_wait, false },
-	{ "transfer_drop", transfer_drop, false },
-	{ "prep_open", prep_open, false },
-	{ "prep_run", prep_run, false },
-	{ "prep_post", prep_post, false },
-	{ "prep_close", prep_close, true },
-	{ "measure_latency", measure_latency, false },
-	{ "measure_rate", measure_rate, false },
-};
-#define CALLS (sizeof(calls) / sizeof(calls[0]))
 
 static dg_queue *opened(struct shared *s, uint32_t path)
 {
@@ -447,8 +370,8 @@ TEST(any_two_calls_may_run_at_once)
 	s.local_bytes = pages(REGION);
 	s.remote_bytes = pages(REGION);
 	CHECK_EQ(pthread_barrier_init(&s.start, NULL, 2), 0);
-	for (size_t i = 0; i < CALLS; i++)
-		for (size_t j = i; j < CALLS; j++) {
+	for (size_t i = 0; i < n_calls; i++)
+		for (size_t j = i; j < n_calls; j++) {
 			if (!selected(&calls[i], &calls[j]))
 				continue;
 			pairs++;

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from support.doca.headers import declared, releases
-from support.doca.libraries import HOME, PARTS, exported, public
+from support.doca.libraries import HOME
 
 README_PATH = Path(__file__).resolve().parents[2] / "native/softdoca/README.md"
 README = README_PATH.read_text("utf-8")
@@ -32,11 +32,6 @@ def test_the_table_of_releases_is_generated_from_their_header(
     check_generated(expected, request.config)
 
 
-def test_the_headers_declare_exactly_the_functions_that_are_exported() -> None:
-    exported = {name for part in PARTS for name in public(part)}
-    assert set(declared(INCLUDE)) == exported
-
-
 def test_the_page_lists_the_functions_that_their_headers_refuse() -> None:
     (row,) = re.findall(r"^\| (.*) \| NOT_SUPPORTED always", README, re.MULTILINE)
     listed = {name for pattern in re.findall(r"`(\w.*?)`", row) for name in expanded(pattern)}
@@ -50,22 +45,6 @@ def expanded(pattern: str) -> list[str]:
     parts = re.split(r"\{(.*?)\}", pattern.removesuffix("..."))
     choices = [part.split(", ") if index % 2 else [part] for index, part in enumerate(parts)]
     return ["".join(each) for each in itertools.product(*choices)]
-
-
-# ---- the functions of DOCA 1.3 to 2.2 ----
-
-WORKQ = README_PATH.parent / "include/workq"
-
-
-def test_the_headers_of_work_queues_declare_each_function_of_their_library() -> None:
-    text = "".join(path.read_text() for path in WORKQ.glob("*.h"))
-    declared = set(re.findall(r"^[^#/*\s][^;{]*?\b(doca_\w+)\(", text, re.MULTILINE))
-    functions = {
-        name
-        for name in exported(HOME / "lib/libdoca_workq.so.1")
-        if not name.startswith("softdoca_1_3_")
-    }
-    assert functions <= declared
 
 
 def test_the_installed_readme_is_this_one() -> None:

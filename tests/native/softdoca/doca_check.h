@@ -197,8 +197,16 @@ UNUSED static void rig_free(struct rig *r)
 	munmap(r->to, r->size);
 }
 
+/* Drops buffers. */
+#define drop(...) drop_each((struct doca_buf *[]){__VA_ARGS__ __VA_OPT__(, ) NULL})
+UNUSED static void drop_each(struct doca_buf **bufs)
+{
+	for (; *bufs; bufs++)
+		OK(doca_buf_dec_refcount(*bufs, NULL));
+}
+
 /* Stops and destroys the context, and frees the rest. */
-UNUSED static void rig_close(struct rig *r)
+UNUSED static void rig_free_all(struct rig *r)
 {
 	doca_error_t error = doca_ctx_stop(r->ctx);
 
@@ -207,6 +215,9 @@ UNUSED static void rig_close(struct rig *r)
 	OK(doca_dma_destroy(r->dma));
 	rig_free(r);
 }
+
+/* The same after dropping the buffers that are given. */
+#define rig_close(rig, ...) (drop(__VA_ARGS__), rig_free_all(rig))
 
 /* ---- tasks ---- */
 
@@ -238,11 +249,6 @@ UNUSED static struct doca_task *a_task(struct rig *r, const struct doca_buf *src
 				       struct doca_buf *dst, uint64_t user)
 {
 	return doca_dma_task_memcpy_as_task(a_memcpy(r, src, dst, user));
-}
-
-UNUSED static void drop(struct doca_buf *b)
-{
-	OK(doca_buf_dec_refcount(b, NULL));
 }
 
 UNUSED static size_t data_len(const struct doca_buf *b)

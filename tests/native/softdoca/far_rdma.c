@@ -177,12 +177,7 @@ static void join_tasks(int fd)
 	CHECK_EQ(memcmp(there + MESSAGE_AT, s.bytes, 40000), 0);
 	CHECK_EQ(memcmp(there + MESSAGE_AT + 50000, s.bytes, 9), 0);
 	CHECK_EQ(memcmp(there + WORD_AT, (uint64_t[]){70}, 8), 0);
-	drop(from);
-	drop(to);
-	drop(far);
-	drop(near);
-	drop(message);
-	drop(nine);
+	drop(from, to, far, near, message, nine);
 }
 
 /* ---- ends ---- */
@@ -239,8 +234,7 @@ static void join_refusal(int fd)
 	CHECK_EQ(data_len(near), 0);
 	CHECK_EQ(s.bytes[0], 7);
 	both(fd);
-	drop(far);
-	drop(near);
+	drop(far, near);
 	side_close(&s);
 }
 

@@ -131,22 +131,33 @@ UNUSED static struct doca_mmap *a_dead_map(void)
 	 (char *)(living) + 64,             \
 	 (living)}
 
-typedef doca_error_t (*call_with)(void *handle);
+/* The calls of a program that take a handle `h`: CALL(name, expression) adds one. */
+static struct handle_call {
+	const char *text;
+	doca_error_t (*run)(void *h);
+} handle_calls[64];
+static size_t n_handle_calls;
 
-struct named_call {
-	const char *name;
-	call_with call;
-};
+#define CALL(name, expression)                                    \
+	static doca_error_t name(void *h)                         \
+	{                                                         \
+		return expression;                                \
+	}                                                         \
+	__attribute__((constructor)) static void add_##name(void) \
+	{                                                         \
+		handle_calls[n_handle_calls++] =                  \
+			(struct handle_call){#expression, name};  \
+	}
 
 /* Checks that every call refuses every one of the handles as invalid. */
-UNUSED static void all_refuse(const struct named_call *calls, size_t n, void *const *handles,
-			      size_t m)
+UNUSED static void all_refuse(void *const *handles, size_t n)
 {
-	for (size_t i = 0; i < n; i++)
-		for (size_t k = 0; k < m; k++)
-			if (calls[i].call(handles[k]) != DOCA_ERROR_INVALID_VALUE)
+	CHECK(n_handle_calls);
+	for (size_t i = 0; i < n_handle_calls; i++)
+		for (size_t k = 0; k < n; k++)
+			if (handle_calls[i].run(handles[k]) != DOCA_ERROR_INVALID_VALUE)
 				check_failed(__FILE__, __LINE__, "%s takes handle %zu, %p",
-					     calls[i].name, k, handles[k]);
+					     handle_calls[i].text, k, handles[k]);
 }
 
 #endif

@@ -14,12 +14,6 @@ static struct doca_dev *dev_out;
 static struct doca_dev_rep *rep_out;
 static uint32_t number;
 
-#define CALL(name, expression)            \
-	static doca_error_t name(void *h) \
-	{                                 \
-		return expression;        \
-	}
-
 CALL(cap_client, doca_comch_cap_client_is_supported(h))
 CALL(cap_server, doca_comch_cap_server_is_supported(h))
 CALL(cap_msg, doca_comch_cap_get_max_msg_size(h, &number))
@@ -61,49 +55,6 @@ CALL(server_peer, doca_comch_server_task_send_alloc_init(s.server, h, "x", 1, &t
 CALL(set_data, doca_comch_connection_set_user_data(h, (union doca_data){0}))
 CALL(submit, doca_task_submit(h))
 
-#define ALL_OF(name) {#name, name}
-static const struct named_call calls[] = {
-	ALL_OF(cap_client),
-	ALL_OF(cap_server),
-	ALL_OF(cap_msg),
-	ALL_OF(cap_name),
-	ALL_OF(cap_recv),
-	ALL_OF(cap_clients),
-	ALL_OF(cap_tasks),
-	ALL_OF(client_create),
-	ALL_OF(client_destroy),
-	ALL_OF(client_conf),
-	ALL_OF(client_recv),
-	ALL_OF(client_consumer),
-	ALL_OF(client_set_msg),
-	ALL_OF(client_get_msg),
-	ALL_OF(client_set_recv),
-	ALL_OF(client_get_recv),
-	ALL_OF(client_get_dev),
-	ALL_OF(client_connection),
-	ALL_OF(client_send),
-	ALL_OF(client_peer),
-	ALL_OF(server_create),
-	ALL_OF(server_rep),
-	ALL_OF(server_destroy),
-	ALL_OF(server_conf),
-	ALL_OF(server_recv),
-	ALL_OF(server_status),
-	ALL_OF(server_consumer),
-	ALL_OF(server_set_msg),
-	ALL_OF(server_get_msg),
-	ALL_OF(server_set_recv),
-	ALL_OF(server_get_recv),
-	ALL_OF(server_get_dev),
-	ALL_OF(server_get_rep),
-	ALL_OF(server_disconnect),
-	ALL_OF(server_disconnect_peer),
-	ALL_OF(server_send),
-	ALL_OF(server_peer),
-	ALL_OF(set_data),
-	ALL_OF(submit),
-};
-
 TEST(every_function_refuses_what_is_no_handle_of_its_kind)
 {
 	struct doca_comch_client *dead;
@@ -113,10 +64,9 @@ TEST(every_function_refuses_what_is_no_handle_of_its_kind)
 	OK(doca_comch_client_destroy(dead));
 	/* The engine is a valid object of a kind that none of the functions accepts. */
 	void *const handles[] = NO_HANDLES((void *)s.pe);
-	all_refuse(calls, sizeof(calls) / sizeof(calls[0]), handles,
-		   sizeof(handles) / sizeof(handles[0]));
+	all_refuse(handles, sizeof(handles) / sizeof(handles[0]));
 	void *const dead_one[] = {dead};
-	all_refuse(calls, sizeof(calls) / sizeof(calls[0]), dead_one, 1);
+	all_refuse(dead_one, 1);
 	for (size_t i = 0; i < sizeof(handles) / sizeof(handles[0]); i++) {
 		CHECK(!doca_comch_client_as_ctx(handles[i]));
 		CHECK(!doca_comch_server_as_ctx(handles[i]));

@@ -29,8 +29,7 @@ TEST(line_5_a_map_without_permissions_set_is_read_and_written)
 	dst = a_buf(r.inv, plain, r.to + 8192, 100);
 	OK(copied(&r, src, dst));
 	CHECK_EQ(memcmp(r.from, r.to + 8192, 100), 0);
-	drop(src);
-	drop(dst);
+	drop(src, dst);
 	OK(doca_mmap_destroy(plain));
 	rig_close(&r);
 }

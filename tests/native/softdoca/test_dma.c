@@ -54,14 +54,12 @@ TEST(the_limits_are_those_that_are_told)
 TEST(what_is_written_follows_the_data_that_is_there)
 {
 	struct rig r;
-	struct doca_buf *src, *dst;
 	void *data;
 
 	rig_open(&r, SIZE, 4);
 	fill(r.from, 400, 1);
 	memset(r.to, 0xee, 1000);
-	src = source(&r, 0, 400);
-	dst = target(&r, 0, 1000);
+	struct doca_buf *src = source(&r, 0, 400), *dst = target(&r, 0, 1000);
 	OK(doca_buf_set_data_len(src, 100));
 	OK(doca_buf_set_data(dst, r.to + 10, 5));
 	OK(copied(&r, src, dst));
@@ -79,9 +77,7 @@ TEST(what_is_written_follows_the_data_that_is_there)
 	OK(copied(&r, src, dst));
 	CHECK_EQ(data_len(dst), 100);
 	CHECK_EQ(memcmp(r.from + 200, r.to + 10, 100), 0);
-	drop(src);
-	drop(dst);
-	rig_close(&r);
+	rig_close(&r, src, dst);
 }
 
 /* ---- lists ---- */
@@ -132,8 +128,7 @@ static void check_lists(struct rig *r, const size_t *from, unsigned n_from, size
 		total -= want;
 		OK(doca_buf_get_next_in_list(b, &b));
 	}
-	drop(src);
-	drop(dst);
+	drop(src, dst);
 }
 
 TEST(lists_of_unequal_length_join)
@@ -197,9 +192,7 @@ TEST(empty_buffers_of_a_list_are_passed_over)
 	CHECK_EQ(memcmp(r.to + 200, r.from + 60, 40), 0);
 	CHECK_EQ(memcmp(r.to + 240, r.from + 300, 50), 0);
 	CHECK_EQ(r.to[100], 0);
-	drop(src);
-	drop(dst);
-	rig_close(&r);
+	rig_close(&r, src, dst);
 }
 
 /* ---- failures ---- */
@@ -238,8 +231,7 @@ static void drop_all(struct rig *r, struct doca_dma_task_memcpy *t)
 	struct doca_buf *dst = doca_dma_task_memcpy_get_dst(t);
 
 	doca_task_free(doca_dma_task_memcpy_as_task(t));
-	drop(src);
-	drop(dst);
+	drop(src, dst);
 	if (other_map)
 		OK(doca_mmap_destroy(other_map));
 	other_map = NULL;
@@ -288,17 +280,13 @@ TEST(try_submit_refuses_a_task_that_cannot_be)
 TEST(try_submit_takes_a_good_task)
 {
 	struct rig r;
-	struct doca_buf *src, *dst;
 
 	rig_open(&r, SIZE, 4);
-	src = source(&r, 0, 64);
-	dst = target(&r, 0, 64);
+	struct doca_buf *src = source(&r, 0, 64), *dst = target(&r, 0, 64);
 	OK(doca_task_try_submit(a_task(&r, src, dst, 0)));
 	run_until(&r, 1);
 	OK(r.last);
-	drop(src);
-	drop(dst);
-	rig_close(&r);
+	rig_close(&r, src, dst);
 }
 
 /* ---- many tasks at a time ---- */
@@ -363,8 +351,7 @@ TEST(more_pieces_than_the_ring_holds_all_arrive)
 			CHECK_EQ(memcmp(r.to + i * 64000 + k * 1000, r.from + k * 1003, 1000), 0);
 		drop(dst[i]);
 	}
-	drop(src);
-	rig_close(&r);
+	rig_close(&r, src);
 }
 
 TEST_MAIN(run_tests)

@@ -261,8 +261,7 @@ TEST(a_stop_that_failed_half_way_leaves_a_map_to_stop_again)
 	OK(doca_mmap_start(m));
 	d = exported(m, second);
 	OK(doca_mmap_destroy(m));
-	drop(src);
-	drop(dst);
+	drop(src, dst);
 	OK(doca_mmap_destroy(far));
 	OK(doca_dev_close(second));
 	OK(doca_devinfo_destroy_list(list));

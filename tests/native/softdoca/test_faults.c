@@ -68,8 +68,7 @@ TEST(an_error_ends_the_tasks_behind_it)
 		CHECK_EQ(i < 4 && memcmp(r.from, r.to + i * each, each), 0);
 		drop(dst[i]);
 	}
-	drop(src);
-	rig_close(&r);
+	rig_close(&r, src);
 }
 
 TEST(a_delayed_task_comes_late_and_whole)
@@ -88,31 +87,26 @@ TEST(a_delayed_task_comes_late_and_whole)
 TEST(a_task_that_is_overtaken_completes_after_the_other)
 {
 	struct rig r;
-	struct doca_buf *src, *dst;
 
 	open_with(&r, "reorder count=1 ms=10000", 4); /* or when another task has overtaken it */
-	src = source(&r, 0, 64);
-	dst = target(&r, 0, 1024);
+	struct doca_buf *src = source(&r, 0, 64), *dst = target(&r, 0, 1024);
 	OK(doca_task_submit(a_task(&r, src, dst, 1)));
 	OK(doca_task_submit(a_task(&r, src, dst, 2)));
 	run_until(&r, 2);
 	CHECK_EQ(r.done, 2);
 	CHECK_EQ(r.order[0], 2);
 	CHECK_EQ(r.order[1], 1);
-	drop(src);
-	drop(dst);
-	rig_close(&r);
+	rig_close(&r, src, dst);
 }
 
 /* The completion does not come before the context is stopped; other tasks are not delayed. */
 TEST(a_lost_completion_ends_with_the_context)
 {
 	struct rig r;
-	struct doca_buf *src, *dst, *lost;
+	struct doca_buf *lost;
 
 	open_with(&r, "lose count=1", 4);
-	src = source(&r, 0, 64);
-	dst = target(&r, 0, 64);
+	struct doca_buf *src = source(&r, 0, 64), *dst = target(&r, 0, 64);
 	lost = target(&r, 64, 64);
 	OK(doca_task_submit(a_task(&r, src, lost, 1)));
 	OK(doca_task_submit(a_task(&r, src, dst, 2)));
@@ -124,10 +118,7 @@ TEST(a_lost_completion_ends_with_the_context)
 	CHECK_EQ(r.failed, 1);
 	CHECK_EQ(r.order[1], 1);
 	CHECK_EQ(data_len(lost), 0);
-	drop(src);
-	drop(dst);
-	drop(lost);
-	rig_close(&r);
+	rig_close(&r, src, dst, lost);
 }
 
 TEST(lists_pass_through_the_rules_whole)
@@ -142,9 +133,7 @@ TEST(lists_pass_through_the_rules_whole)
 	OK(doca_buf_chain_list(dst, target(&r, 700, 1300)));
 	OK(copied(&r, src, dst));
 	CHECK_EQ(memcmp(r.from, r.to, 2000), 0);
-	drop(src);
-	drop(dst);
-	rig_close(&r);
+	rig_close(&r, src, dst);
 }
 
 TEST(random_faults_leave_nothing_behind)

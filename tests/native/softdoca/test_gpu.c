@@ -66,9 +66,7 @@ TEST(copies_of_every_size_arrive)
 		check_gpu(&g, SIZE - n, g.r.from, n);
 		OK(copied(&g.r, mid, dst));
 		CHECK_EQ(memcmp(g.r.from, g.r.to, n), 0);
-		drop(src);
-		drop(mid);
-		drop(dst);
+		drop(src, mid, dst);
 	}
 	gpu_close(&g);
 }
@@ -88,8 +86,7 @@ TEST(a_list_joins_host_and_gpu_memory)
 	check_gpu(&g, 0, g.r.from + 1000, 9000);
 	CHECK_EQ(memcmp(g.r.to + 10000, g.r.from + 10000, 20000), 0);
 	CHECK_EQ(data_len(dst), 1000);
-	drop(src);
-	drop(dst);
+	drop(src, dst);
 	gpu_close(&g);
 }
 
@@ -152,8 +149,7 @@ TEST(a_sleeper_is_woken_by_the_gpu)
 		}
 	}
 	CHECK_EQ(g.r.failed, 0);
-	drop(src);
-	drop(dst);
+	drop(src, dst);
 	gpu_close(&g);
 }
 
@@ -208,9 +204,7 @@ TEST(what_the_gpu_cannot_reach_fails_at_completion)
 	OK(copied(&g.r, src, here));
 	CHECK_DOCA(copied(&g.r, src, dst), DOCA_ERROR_IO_FAILED);
 	run_until_idle(&g.r);
-	drop(src);
-	drop(dst);
-	drop(here);
+	drop(src, dst, here);
 	OK(doca_mmap_destroy(map));
 	gpu_close(&g);
 	join(o);

@@ -260,7 +260,6 @@ TEST(a_task_that_fails_ends_the_instance_as_failed)
 	struct doca_graph_node *first, *second;
 	struct doca_graph_instance *i;
 	struct doca_graph *g;
-	struct doca_buf *src, *dst;
 	struct doca_task *t;
 	struct ends e;
 	struct rig r;
@@ -272,8 +271,7 @@ TEST(a_task_that_fails_ends_the_instance_as_failed)
 	second = user_node(g, never);
 	OK(doca_graph_add_dependency(g, first, second));
 	OK(doca_graph_start(g));
-	src = source(&r, 0, 64);
-	dst = target(&r, 0, 64);
+	struct doca_buf *src = source(&r, 0, 64), *dst = target(&r, 0, 64);
 	t = a_task(&r, src, dst, 0);
 	i = an_instance(g);
 	OK(doca_graph_instance_set_ctx_node_data(i, first, t));
@@ -287,9 +285,7 @@ TEST(a_task_that_fails_ends_the_instance_as_failed)
 	OK(doca_graph_instance_destroy(i));
 	close_graph(g);
 	doca_task_free(t);
-	drop(src);
-	drop(dst);
-	rig_close(&r);
+	rig_close(&r, src, dst);
 }
 
 /* ---- graphs in graphs, and sync events ---- */
@@ -456,7 +452,6 @@ TEST(each_misuse_is_refused)
 	union doca_data data = { .u64 = 3 };
 	struct doca_graph_node *n[3], *strange, *of_ctx;
 	struct doca_graph_instance *i, *second;
-	struct doca_buf *src, *dst;
 	struct doca_graph *g, *other;
 	struct doca_task *t;
 	struct ends e;
@@ -494,8 +489,7 @@ TEST(each_misuse_is_refused)
 	i = an_instance(g);
 	REFUSED(doca_graph_instance_create(g, &second), NO_MEMORY);
 	REFUSED(doca_graph_instance_submit(i), BAD_STATE); /* a node without a task */
-	src = source(&r, 0, 64);
-	dst = target(&r, 0, 64);
+	struct doca_buf *src = source(&r, 0, 64), *dst = target(&r, 0, 64);
 	t = a_task(&r, src, dst, 0);
 	REFUSED(doca_graph_instance_set_ctx_node_data(i, of_ctx, NULL), INVALID_VALUE);
 	REFUSED(doca_graph_instance_set_ctx_node_data(i, n[0], t), INVALID_VALUE);
@@ -528,9 +522,7 @@ TEST(each_misuse_is_refused)
 	REFUSED(doca_graph_destroy(g), INVALID_VALUE);
 	OK(doca_graph_destroy(other));
 	doca_task_free(t);
-	drop(src);
-	drop(dst);
-	rig_close(&r);
+	rig_close(&r, src, dst);
 }
 
 TEST(a_context_of_another_engine_is_refused_at_the_start)

@@ -77,8 +77,7 @@ TEST(a_task_with_what_is_no_buffer_is_refused)
 	CHECK_EQ(in_flight(&rig), 0);
 	CHECK_EQ(state_of(&rig), DOCA_CTX_STATE_RUNNING);
 	doca_task_free(submitted);
-	drop(src);
-	drop(dst);
+	drop(src, dst);
 	rig_close(&rig);
 }
 
@@ -119,8 +118,7 @@ TEST(buffers_changed_while_a_task_is_in_flight_break_nothing)
 		CHECK_EQ(rig.to[i], 0);
 	for (int i = 2600; i < 4096; i++)
 		CHECK_EQ(rig.to[i], 0);
-	drop(src);
-	drop(dst);
+	drop(src, dst);
 	rig_close(&rig);
 }
 

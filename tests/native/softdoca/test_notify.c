@@ -89,13 +89,11 @@ static void wakes(size_t size, bool request_first)
 {
 	struct rig r;
 	int fd;
-	struct doca_buf *src, *dst;
 
 	rig_open(&r, SIZE, 4);
 	fd = epoll_over(&r);
 	fill(r.from, SIZE, 3);
-	src = source(&r, 0, size);
-	dst = target(&r, 0, size);
+	struct doca_buf *src = source(&r, 0, size), *dst = target(&r, 0, size);
 	for (unsigned i = 0; i < 50; i++) {
 		memset(r.to, 0, size);
 		OK(doca_buf_reset_data_len(dst));
@@ -110,10 +108,8 @@ static void wakes(size_t size, bool request_first)
 		sleep_until(&r, fd, i + 1);
 		CHECK_EQ(memcmp(r.from, r.to, size), 0);
 	}
-	drop(src);
-	drop(dst);
 	close(fd);
-	rig_close(&r);
+	rig_close(&r, src, dst);
 }
 
 TEST(a_small_task_submitted_before_the_request_wakes)
@@ -147,13 +143,11 @@ TEST(an_injected_error_wakes_at_once)
 {
 	struct rig r;
 	int fd;
-	struct doca_buf *src, *dst;
 
 	setenv("SOFTDOCA_FAULTS", "error status=io_failed", 1);
 	rig_open(&r, SIZE, 4);
 	fd = epoll_over(&r);
-	src = source(&r, 0, 64);
-	dst = target(&r, 0, 64);
+	struct doca_buf *src = source(&r, 0, 64), *dst = target(&r, 0, 64);
 	OK(doca_pe_request_notification(r.pe));
 	OK(doca_task_submit(a_task(&r, src, dst, 0)));
 	sleep_on(&r, fd);
@@ -161,20 +155,17 @@ TEST(an_injected_error_wakes_at_once)
 		;
 	CHECK_EQ(r.failed, 1);
 	CHECK_EQ(state_of(&r), DOCA_CTX_STATE_IDLE);
-	drop(src);
-	drop(dst);
 	close(fd);
-	rig_close(&r);
+	rig_close(&r, src, dst);
 }
 
 TEST(after_a_clear_the_handle_rests_until_the_next_request)
 {
 	struct rig r;
-	struct doca_buf *src, *dst, *big_src, *big_dst;
+	struct doca_buf *big_src, *big_dst;
 
 	rig_open(&r, SIZE, 4);
-	src = source(&r, 0, 64);
-	dst = target(&r, 0, 64);
+	struct doca_buf *src = source(&r, 0, 64), *dst = target(&r, 0, 64);
 	big_src = source(&r, 0, BIG);
 	big_dst = target(&r, 0, BIG);
 	OK(doca_pe_request_notification(r.pe));
@@ -189,11 +180,7 @@ TEST(after_a_clear_the_handle_rests_until_the_next_request)
 	run_until(&r, 2);
 	OK(doca_pe_clear_notification(r.pe, handle_of(&r)));
 	CHECK(!readable(handle_of(&r), 0));
-	drop(src);
-	drop(dst);
-	drop(big_src);
-	drop(big_dst);
-	rig_close(&r);
+	rig_close(&r, src, dst, big_src, big_dst);
 }
 
 TEST(a_sleeper_loses_no_completion_and_gets_none_twice)
@@ -234,13 +221,11 @@ TEST(a_stop_wakes_who_waits_for_the_rest)
 {
 	struct rig r;
 	int fd;
-	struct doca_buf *src, *dst;
 	struct doca_task *kept;
 
 	rig_open(&r, SIZE, 4);
 	fd = epoll_over(&r);
-	src = source(&r, 0, 64);
-	dst = target(&r, 0, 64);
+	struct doca_buf *src = source(&r, 0, 64), *dst = target(&r, 0, 64);
 	kept = a_task(&r, NULL, NULL, 0);
 	OK(doca_task_submit_ex(a_task(&r, src, dst, 1), DOCA_TASK_SUBMIT_FLAG_NONE));
 	OK(doca_pe_request_notification(r.pe));
@@ -256,32 +241,26 @@ TEST(a_stop_wakes_who_waits_for_the_rest)
 	sleep_on(&r, fd);
 	CHECK_EQ(doca_pe_progress(r.pe), 1);
 	CHECK_EQ(state_of(&r), DOCA_CTX_STATE_IDLE);
-	drop(src);
-	drop(dst);
 	close(fd);
-	rig_close(&r);
+	rig_close(&r, src, dst);
 }
 
 TEST(a_flush_wakes)
 {
 	struct rig r;
 	int fd;
-	struct doca_buf *src, *dst;
 
 	rig_open(&r, SIZE, 4);
 	fd = epoll_over(&r);
-	src = source(&r, 0, 64);
-	dst = target(&r, 0, 64);
+	struct doca_buf *src = source(&r, 0, 64), *dst = target(&r, 0, 64);
 	OK(doca_pe_request_notification(r.pe));
 	OK(doca_task_submit_ex(a_task(&r, src, dst, 1), DOCA_TASK_SUBMIT_FLAG_NONE));
 	CHECK(!readable(handle_of(&r), 0));
 	doca_ctx_flush_tasks(r.ctx);
 	sleep_on(&r, fd);
 	CHECK_EQ(doca_pe_progress(r.pe), 1);
-	drop(src);
-	drop(dst);
 	close(fd);
-	rig_close(&r);
+	rig_close(&r, src, dst);
 }
 
 static void host(int fd)
@@ -310,8 +289,7 @@ TEST(memory_of_another_process_wakes_too)
 		sleep_until(&r, fd, i);
 	}
 	CHECK_EQ(r.done, 20);
-	drop(src);
-	drop(dst);
+	drop(src, dst);
 	OK(doca_mmap_destroy(map));
 	close(fd);
 	rig_close(&r);
@@ -322,11 +300,9 @@ TEST(memory_of_another_process_wakes_too)
 TEST(clearing_takes_any_handle)
 {
 	struct rig r;
-	struct doca_buf *src, *dst;
 
 	rig_open(&r, SIZE, 4);
-	src = source(&r, 0, 64);
-	dst = target(&r, 0, 1024);
+	struct doca_buf *src = source(&r, 0, 64), *dst = target(&r, 0, 1024);
 	for (int handle = -1; handle < 2; handle++) {
 		OK(doca_pe_request_notification(r.pe));
 		OK(doca_task_submit(a_task(&r, src, dst, 0)));
@@ -336,9 +312,7 @@ TEST(clearing_takes_any_handle)
 		CHECK_EQ(doca_pe_progress(r.pe), 1);
 	}
 	OK(doca_pe_clear_notification(r.pe, 0)); /* nothing was requested */
-	drop(src);
-	drop(dst);
-	rig_close(&r);
+	rig_close(&r, src, dst);
 }
 
 /* Replaces the C library's function, with which the library signals an event from any thread. */
@@ -353,11 +327,9 @@ __attribute__((visibility("default"))) int eventfd_write(int fd, eventfd_t n)
 TEST(what_was_said_is_not_said_again_until_it_is_cleared)
 {
 	struct rig r;
-	struct doca_buf *src, *dst;
 
 	rig_open(&r, SIZE, 8);
-	src = source(&r, 0, 64);
-	dst = target(&r, 0, SIZE);
+	struct doca_buf *src = source(&r, 0, 64), *dst = target(&r, 0, SIZE);
 	for (unsigned round = 1; round <= 3; round++) {
 		OK(doca_pe_request_notification(r.pe));
 		for (unsigned i = 0; i < 100; i++)
@@ -367,9 +339,7 @@ TEST(what_was_said_is_not_said_again_until_it_is_cleared)
 		OK(doca_pe_clear_notification(r.pe, 0));
 		CHECK(!readable(handle_of(&r), 0));
 	}
-	drop(src);
-	drop(dst);
-	rig_close(&r);
+	rig_close(&r, src, dst);
 }
 
 TEST_MAIN(run_tests)

@@ -108,9 +108,7 @@ TEST(a_buffer_is_used_for_another_place)
 	drop(src);
 	OK(doca_buf_inc_refcount(dst, NULL));
 	REFUSED(doca_buf_inventory_buf_reuse_by_addr(dst, r.to, 8), NOT_PERMITTED);
-	drop(dst);
-	drop(dst);
-	rig_close(&r);
+	rig_close(&r, dst, dst);
 }
 
 /* Makes one copy into a map that has only these permissions. */
@@ -124,8 +122,7 @@ static doca_error_t copied_into(uint32_t permissions, size_t n)
 	fill(r.from, n, 7);
 	doca_error_t status = copied(&r, src, dst);
 	CHECK_EQ(memcmp(r.from, r.to, n) == 0, status == DOCA_SUCCESS);
-	drop(src);
-	drop(dst);
+	drop(src, dst);
 	OK(doca_mmap_destroy(map));
 	rig_close(&r);
 	return status;
@@ -251,8 +248,7 @@ TEST(a_program_may_live_in_its_callbacks)
 	run_by_events(&r);
 	CHECK_EQ(inner.completed, BLOCKS);
 	CHECK_EQ(memcmp(r.from, r.to, r.size), 0);
-	drop(src);
-	drop(dst);
+	drop(src, dst);
 	OK(doca_dma_destroy(inner.dma));
 	rig_close(&r);
 }

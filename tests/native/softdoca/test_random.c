@@ -46,8 +46,7 @@ static void drop_task(struct slot *slot)
 {
 	CHECK(!slot->in_flight);
 	doca_task_free(slot->task);
-	drop(slot->src);
-	drop(slot->dst);
+	drop(slot->src, slot->dst);
 	slot->task = NULL;
 }
 
@@ -128,8 +127,7 @@ static void make_task(struct side *s, struct slot *slot)
 		CHECK_DOCA(error, DOCA_ERROR_NO_MEMORY);
 	else
 		CHECK_DOCA(error, DOCA_ERROR_BAD_STATE);
-	drop(slot->src);
-	drop(slot->dst);
+	drop(slot->src, slot->dst);
 }
 
 static void with_slot(struct side *s)

@@ -15,11 +15,8 @@ static void connect_both(uint32_t permissions)
 	side_takes(&b, &of_a);
 }
 
-static void close_both(void)
-{
-	side_close(&a);
-	side_close(&b);
-}
+/* Drops the buffers that are given, and closes both sides. */
+#define close_both(...) (drop(__VA_ARGS__), side_close(&a), side_close(&b))
 
 TEST(a_write_arrives_behind_the_data_that_is_there)
 {
@@ -33,9 +30,7 @@ TEST(a_write_arrives_behind_the_data_that_is_there)
 	CHECK_EQ(data_len(dst), 5011);
 	CHECK_EQ(memcmp(b.bytes + 111, a.bytes, 5000), 0);
 	CHECK_EQ(b.bytes[110] | b.bytes[5111], 0);
-	drop(src);
-	drop(dst);
-	close_both();
+	close_both(src, dst);
 }
 
 TEST(a_read_gets_the_peers_bytes)
@@ -48,9 +43,7 @@ TEST(a_read_gets_the_peers_bytes)
 	CHECK_EQ(a.done, 1);
 	CHECK_EQ(data_len(dst), 70000);
 	CHECK_EQ(memcmp(a.bytes, b.bytes, 70000), 0);
-	drop(src);
-	drop(dst);
-	close_both();
+	close_both(src, dst);
 }
 
 static enum doca_rdma_opcode got;
@@ -105,9 +98,7 @@ TEST(messages_arrive_with_their_immediate_values)
 	CHECK_EQ(got_immediate, 7);
 	side_until(&a, 3);
 	CHECK_EQ(a.failed + b.failed, 0);
-	drop(src);
-	drop(dst);
-	close_both();
+	close_both(src, dst);
 }
 
 TEST(a_write_with_an_immediate_value_uses_a_receive)
@@ -122,9 +113,7 @@ TEST(a_write_with_an_immediate_value_uses_a_receive)
 	CHECK_EQ(got_immediate, 0x01020304);
 	CHECK_EQ(memcmp(b.bytes + 8, a.bytes, 64), 0);
 	side_until(&a, 1);
-	drop(src);
-	drop(dst);
-	close_both();
+	close_both(src, dst);
 }
 
 TEST(atomic_operations_return_the_old_value)
@@ -145,9 +134,7 @@ TEST(atomic_operations_return_the_old_value)
 	CHECK_EQ(old[2], 105);
 	CHECK_EQ(*word, 1);
 	CHECK_EQ(data_len(result), 24);
-	drop(dst);
-	drop(result);
-	close_both();
+	close_both(dst, result);
 }
 
 TEST(tasks_complete_in_order)
@@ -164,9 +151,7 @@ TEST(tasks_complete_in_order)
 	CHECK_EQ(a.done, SIDE_TASKS);
 	for (unsigned i = 0; i < SIDE_TASKS; i++)
 		CHECK_EQ(a.order[i], i);
-	drop(src);
-	drop(dst);
-	close_both();
+	close_both(src, dst);
 }
 
 /* The one that fails ends the connection, on both sides; nothing is written. */
@@ -202,9 +187,7 @@ TEST(what_the_context_does_not_permit_breaks_the_connection)
 	OK(doca_rdma_task_write_allocate_init(a.rdma, a.connection, src, dst, number(2), &t));
 	REFUSED(doca_task_submit(doca_rdma_task_write_as_task(t)), NOT_CONNECTED);
 	doca_task_free(doca_rdma_task_write_as_task(t));
-	drop(src);
-	drop(dst);
-	close_both();
+	close_both(src, dst);
 }
 
 TEST(a_map_that_was_stopped_is_not_written)
@@ -215,9 +198,7 @@ TEST(a_map_that_was_stopped_is_not_written)
 	OK(doca_mmap_stop(b.map));
 	SUBMIT(&a, write, a.connection, src, dst, number(1));
 	check_broken();
-	drop(src);
-	drop(dst);
-	close_both();
+	close_both(src, dst);
 }
 
 TEST(memory_that_was_unmapped_breaks_the_connection_only)
@@ -234,9 +215,7 @@ TEST(memory_that_was_unmapped_breaks_the_connection_only)
 		SUBMIT(&a, write, a.connection, src, dst, number(1));
 		check_broken();
 		CHECK_EQ(mprotect(s->bytes + PAGES, PAGES, PROT_READ | PROT_WRITE), 0);
-		drop(src);
-		drop(dst);
-		close_both();
+		close_both(src, dst);
 	}
 }
 
@@ -250,9 +229,7 @@ TEST(a_message_larger_than_the_receive_breaks_both_sides)
 	check_broken();
 	side_until(&b, 1);
 	CHECK_EQ(b.failed, 1);
-	drop(src);
-	drop(dst);
-	close_both();
+	close_both(src, dst);
 }
 
 TEST(stopping_flushes_what_waits)
@@ -265,9 +242,7 @@ TEST(stopping_flushes_what_waits)
 	side_stop(&a);
 	CHECK_EQ(a.failed, 2);
 	CHECK_EQ(a.last, DOCA_ERROR_IO_FAILED);
-	drop(src);
-	drop(dst);
-	close_both();
+	close_both(src, dst);
 }
 
 TEST(a_connection_that_ended_makes_room_for_another)
@@ -314,9 +289,7 @@ TEST(connections_share_the_receives_of_their_context)
 	side_until(&b, 3);
 	side_until(&a, 3);
 	CHECK_EQ(a.done + b.done, 6);
-	drop(src);
-	drop(dst);
-	close_both();
+	close_both(src, dst);
 }
 
 TEST(bytes_of_another_kind_are_no_connection)
@@ -351,9 +324,7 @@ TEST(buffers_that_do_not_fit_are_refused)
 	CHECK(doca_rdma_task_write_get_src_buf(t) == far);
 	doca_task_free(task);
 	CHECK_EQ(a.done + a.failed, 0);
-	drop(near);
-	drop(far);
-	close_both();
+	close_both(near, far);
 }
 
 /* A list of n buffers of sizes 100, 200 ... with a gap behind each. */
@@ -401,7 +372,7 @@ TEST(lists_are_gathered_and_scattered)
 		CHECK_EQ(a.done, before + 3);
 		CHECK_EQ(data_len(to), 1000);
 		CHECK_EQ(data_len(into), 100); /* of its first buffer */
-		drop(src), drop(into), drop(message), drop(to), drop(from);
+		drop(src, into, message, to, from);
 	}
 	check_list_of(&a, 0, 4, b.bytes, 1000);
 	check_list_of(&a, 8192, 3, b.bytes + 65536, 350);
@@ -427,8 +398,7 @@ TEST(lists_that_are_too_long_or_no_lists_are_refused)
 	doca_rdma_task_write_set_src_buf(t, second);
 	REFUSED(doca_task_submit(doca_rdma_task_write_as_task(t)), INVALID_VALUE);
 	doca_task_free(doca_rdma_task_write_as_task(t));
-	drop(list), drop(two), drop(far);
-	close_both();
+	close_both(list, two, far);
 }
 
 TEST(what_is_set_too_late_or_out_of_range_is_refused)
@@ -509,8 +479,7 @@ TEST(tasks_on_a_sync_event_follow_the_tasks_before_them)
 	side_until(&a, 6);
 	CHECK_EQ(a.last, DOCA_SUCCESS);
 	OK(doca_sync_event_remote_net_destroy(far));
-	drop(src), drop(word), drop(got_it), drop(old), drop(dst);
-	close_both();
+	close_both(src, word, got_it, old, dst);
 }
 
 TEST(a_task_on_a_sync_event_needs_an_event_and_a_word)
@@ -533,8 +502,7 @@ TEST(a_task_on_a_sync_event_needs_an_event_and_a_word)
 	doca_task_free(doca_rdma_task_remote_net_sync_event_notify_set_as_task(t));
 	OK(doca_sync_event_stop(e));
 	OK(doca_sync_event_destroy(e));
-	drop(word), drop(half);
-	close_both();
+	close_both(word, half);
 }
 
 static void stop_in_callback(struct doca_rdma_task_send *t, union doca_data task_data,
@@ -568,8 +536,7 @@ TEST(a_stop_in_a_callback_ends_after_it)
 	OK(doca_ctx_get_state(a.ctx, &state));
 	CHECK_EQ(state, DOCA_CTX_STATE_IDLE);
 	side_until(&b, 1);
-	drop(dst);
-	close_both();
+	close_both(dst);
 }
 
 TEST(a_context_without_tasks_serves_its_peer)
@@ -594,9 +561,7 @@ TEST(a_context_without_tasks_serves_its_peer)
 	side_until(&a, 1);
 	CHECK_EQ(a.done, 1);
 	CHECK_EQ(memcmp(a.bytes, b.bytes, 8), 0);
-	drop(src);
-	drop(dst);
-	close_both();
+	close_both(src, dst);
 }
 
 TEST(a_program_that_waits_is_woken)
@@ -618,50 +583,26 @@ TEST(a_program_that_waits_is_woken)
 	}
 	CHECK_EQ(b.done, 1);
 	side_until(&a, 1);
-	drop(src);
-	drop(dst);
-	close_both();
+	close_both(src, dst);
 }
 
-static doca_error_t destroy_it(void *h)
-{
-	return doca_rdma_destroy(h);
-}
+static const void *bytes_out;
+static size_t len_out;
+static struct doca_rdma_connection *connection_out;
+static struct doca_rdma_task_receive *receive_out;
 
-static doca_error_t export_it(void *h)
-{
-	const void *bytes;
-	size_t len;
-	struct doca_rdma_connection *c;
-
-	return doca_rdma_export(h, &bytes, &len, &c);
-}
-
-static doca_error_t disconnect_it(void *h)
-{
-	return doca_rdma_connection_disconnect(h);
-}
-
-static doca_error_t alloc_it(void *h)
-{
-	struct doca_rdma_task_receive *t;
-
-	return doca_rdma_task_receive_allocate_init(h, NULL, number(0), &t);
-}
+CALL(destroy, doca_rdma_destroy(h))
+CALL(export, doca_rdma_export(h, &bytes_out, &len_out, &connection_out))
+CALL(disconnect, doca_rdma_connection_disconnect(h))
+CALL(alloc, doca_rdma_task_receive_allocate_init(h, NULL, number(0), &receive_out))
 
 TEST(invalid_handles_are_refused)
 {
-	static const struct named_call calls[] = {
-		{"doca_rdma_destroy", destroy_it},
-		{"doca_rdma_export", export_it},
-		{"doca_rdma_connection_disconnect", disconnect_it},
-		{"doca_rdma_task_receive_allocate_init", alloc_it},
-	};
 	struct doca_mmap *m;
 
 	OK(doca_mmap_create(&m));
 	void *const handles[] = NO_HANDLES(m);
-	all_refuse(calls, sizeof calls / sizeof *calls, handles, sizeof handles / sizeof *handles);
+	all_refuse(handles, sizeof handles / sizeof *handles);
 	CHECK(!doca_rdma_as_ctx((void *)m));
 	CHECK(!doca_rdma_task_send_as_task((void *)m));
 	CHECK(!doca_rdma_task_send_get_src_buf((void *)m));

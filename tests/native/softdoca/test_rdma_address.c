@@ -115,8 +115,7 @@ static void send_one(void)
 	until(&server.done, 1);
 	until(&client.done, 1);
 	CHECK_EQ(memcmp(client.bytes, server.bytes, 64), 0);
-	drop(src);
-	drop(dst);
+	drop(src, dst);
 }
 
 TEST(a_client_and_a_server_connect)
@@ -278,25 +277,10 @@ TEST(a_port_has_one_listener)
 	close_both();
 }
 
-static doca_error_t destroy_it(void *h)
-{
-	return doca_rdma_addr_destroy(h);
-}
-
-static doca_error_t connect_it(void *h)
-{
-	return doca_rdma_connect_to_addr(client.rdma, h, number(0));
-}
-
-static doca_error_t listen_it(void *h)
-{
-	return doca_rdma_start_listen_to_port(h, 1);
-}
-
-static doca_error_t accept_it(void *h)
-{
-	return doca_rdma_connection_accept(h, NULL, 0);
-}
+CALL(destroy, doca_rdma_addr_destroy(h))
+CALL(connect_to, doca_rdma_connect_to_addr(client.rdma, h, number(0)))
+CALL(listen_to, doca_rdma_start_listen_to_port(h, 1))
+CALL(accept_from, doca_rdma_connection_accept(h, NULL, 0))
 
 static int dial(void)
 {
@@ -421,17 +405,11 @@ TEST(callers_that_do_not_say_that_they_are_ready_make_room)
 
 TEST(invalid_arguments_are_refused)
 {
-	static const struct named_call calls[] = {
-		{"doca_rdma_addr_destroy", destroy_it},
-		{"doca_rdma_connect_to_addr", connect_it},
-		{"doca_rdma_start_listen_to_port", listen_it},
-		{"doca_rdma_connection_accept", accept_it},
-	};
 	struct doca_rdma_addr *a;
 
 	open_side(&client);
 	void *const handles[] = NO_HANDLES(client.map);
-	all_refuse(calls, sizeof calls / sizeof *calls, handles, sizeof handles / sizeof *handles);
+	all_refuse(handles, sizeof handles / sizeof *handles);
 	REFUSED(doca_rdma_addr_create((enum doca_rdma_addr_type)3, "127.0.0.1", 1, &a), INVALID_VALUE);
 	REFUSED(doca_rdma_addr_create(DOCA_RDMA_ADDR_TYPE_IPv4, "::1", 1, &a), INVALID_VALUE);
 	REFUSED(doca_rdma_addr_create(DOCA_RDMA_ADDR_TYPE_GID, "1.2.3", 1, &a), INVALID_VALUE);

@@ -56,8 +56,7 @@ TEST(writes_and_messages_arrive_in_another_process)
 	CHECK_EQ(waitpid(o.pid, &status, 0), o.pid);
 	CHECK_EQ(status, 0);
 	close(o.fd);
-	drop(src);
-	drop(dst);
+	drop(src, dst);
 	side_close(&s);
 }
 
@@ -126,8 +125,7 @@ TEST(the_death_of_a_peer_ends_tasks_and_connection)
 	while (!s.disconnected && now_s() < end)
 		doca_pe_progress(s.pe);
 	CHECK_EQ(s.disconnected, 1);
-	drop(src);
-	drop(dst);
+	drop(src, dst);
 	side_close(&s);
 }
 

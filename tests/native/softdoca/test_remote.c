@@ -48,8 +48,7 @@ static doca_error_t pull(struct remote *m, size_t offset, size_t n)
 	struct doca_buf *dst = target(&m->r, offset, n);
 	doca_error_t status = copied(&m->r, src, dst);
 
-	drop(src);
-	drop(dst);
+	drop(src, dst);
 	return status;
 }
 
@@ -59,8 +58,7 @@ static doca_error_t push(struct remote *m, size_t offset, size_t n)
 	struct doca_buf *dst = far_buf(&m->r, m->map, &m->offer, offset, n, false);
 	doca_error_t status = copied(&m->r, src, dst);
 
-	drop(src);
-	drop(dst);
+	drop(src, dst);
 	return status;
 }
 
@@ -113,8 +111,7 @@ TEST(lists_join_memory_of_two_processes)
 	OK(doca_buf_chain_list(dst, target(&m.r, 1200, 3300)));
 	OK(copied(&m.r, src, dst));
 	CHECK_EQ(memcmp(m.r.from, m.r.to, 4500), 0);
-	drop(src);
-	drop(dst);
+	drop(src, dst);
 	remote_close(&m);
 	join(m.host);
 }
@@ -138,8 +135,7 @@ static void far_to_far(bool by_thread)
 		OK(copied(&m.r, src, dst));
 		OK(pull(&m, half, n));
 		CHECK_EQ(memcmp(m.r.from, m.r.to + half, n), 0);
-		drop(src);
-		drop(dst);
+		drop(src, dst);
 	}
 	remote_close(&m);
 	join(m.host);
@@ -282,8 +278,7 @@ TEST(an_export_may_come_back_to_its_own_process)
 
 		OK(copied(&r, src, dst));
 		CHECK_EQ(memcmp(bytes, r.to, sizes[i]), 0);
-		drop(src);
-		drop(dst);
+		drop(src, dst);
 	}
 	/* From one import to the other. */
 	struct doca_buf *src = far_buf(&r, back, &offer, 0, 4096, true);
@@ -295,8 +290,7 @@ TEST(an_export_may_come_back_to_its_own_process)
 	/* The exporter withdraws the memory while the import exists. */
 	OK(doca_mmap_destroy(own));
 	CHECK_DOCA(copied(&r, src, dst), DOCA_ERROR_IO_FAILED);
-	drop(src);
-	drop(dst);
+	drop(src, dst);
 	OK(doca_mmap_destroy(back));
 	rig_close(&r);
 	munmap(bytes, SIZE);

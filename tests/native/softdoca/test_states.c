@@ -211,11 +211,10 @@ TEST(a_second_stop_ends_what_nothing_holds_any_more)
 TEST(tasks_in_flight_end_by_progress_after_a_stop)
 {
 	struct rig r;
-	struct doca_buf *src, *dst, *big_src, *big_dst;
+	struct doca_buf *big_src, *big_dst;
 
 	rig_open(&r, SIZE, 4);
-	src = source(&r, 0, 64);
-	dst = target(&r, 0, 64);
+	struct doca_buf *src = source(&r, 0, 64), *dst = target(&r, 0, 64);
 	big_src = source(&r, 0, BIG);
 	big_dst = target(&r, 1000, BIG);
 	OK(doca_task_submit(a_task(&r, src, dst, 7)));
@@ -234,41 +233,31 @@ TEST(tasks_in_flight_end_by_progress_after_a_stop)
 	CHECK_EQ(r.done + r.failed, 2);
 	CHECK_EQ(r.order[1], 8);
 	CHECK_EQ(data_len(big_dst), r.last == DOCA_SUCCESS ? BIG : 0);
-	drop(src);
-	drop(dst);
-	drop(big_src);
-	drop(big_dst);
-	rig_close(&r);
+	rig_close(&r, src, dst, big_src, big_dst);
 }
 
 TEST(a_stopped_context_takes_no_task)
 {
 	struct rig r;
-	struct doca_buf *src, *dst;
 	struct doca_task *task;
 
 	rig_open(&r, SIZE, 4);
-	src = source(&r, 0, 64);
-	dst = target(&r, 0, 64);
+	struct doca_buf *src = source(&r, 0, 64), *dst = target(&r, 0, 64);
 	task = a_task(&r, src, dst, 0);
 	CHECK_DOCA(doca_ctx_stop(r.ctx), DOCA_ERROR_IN_PROGRESS);
 	CHECK_DOCA(doca_task_submit(task), DOCA_ERROR_BAD_STATE);
 	CHECK_EQ(in_flight(&r), 0);
 	doca_task_free(task);
 	run_until_idle(&r);
-	drop(src);
-	drop(dst);
-	rig_close(&r);
+	rig_close(&r, src, dst);
 }
 
 TEST(what_is_in_use_is_not_destroyed)
 {
 	struct rig r;
-	struct doca_buf *src, *dst;
 
 	rig_open(&r, SIZE, 4);
-	src = source(&r, 0, 64);
-	dst = target(&r, 0, 64);
+	struct doca_buf *src = source(&r, 0, 64), *dst = target(&r, 0, 64);
 	CHECK_DOCA(doca_dma_destroy(r.dma), DOCA_ERROR_IN_USE);
 	CHECK_DOCA(doca_pe_destroy(r.pe), DOCA_ERROR_IN_USE);
 	CHECK_DOCA(doca_dev_close(r.dev), DOCA_ERROR_IN_USE);
@@ -280,21 +269,18 @@ TEST(what_is_in_use_is_not_destroyed)
 	run_until(&r, 1);
 	OK(doca_ctx_stop(r.ctx));
 	CHECK_DOCA(doca_pe_destroy(r.pe), DOCA_ERROR_IN_USE); /* still connected */
-	drop(src);
-	drop(dst);
-	rig_close(&r);
+	rig_close(&r, src, dst);
 }
 
 TEST(a_task_in_flight_is_neither_freed_nor_submitted_nor_changed)
 {
 	struct rig r;
-	struct doca_buf *src, *dst, *other;
+	struct doca_buf *other;
 	struct doca_dma_task_memcpy *t;
 	struct doca_task *task;
 
 	rig_open(&r, SIZE, 4);
-	src = source(&r, 0, 64);
-	dst = target(&r, 0, 64);
+	struct doca_buf *src = source(&r, 0, 64), *dst = target(&r, 0, 64);
 	other = target(&r, 128, 64);
 	t = a_memcpy(&r, src, dst, 0);
 	task = doca_dma_task_memcpy_as_task(t);
@@ -310,10 +296,7 @@ TEST(a_task_in_flight_is_neither_freed_nor_submitted_nor_changed)
 	CHECK_EQ(data_len(dst), 64);
 	CHECK_EQ(data_len(other), 0);
 	CHECK_EQ(in_flight(&r), 0);
-	drop(src);
-	drop(dst);
-	drop(other);
-	rig_close(&r);
+	rig_close(&r, src, dst, other);
 }
 
 TEST(a_task_is_freed_once)
@@ -339,11 +322,10 @@ TEST(a_task_is_freed_once)
 TEST(a_failed_task_stops_the_context_and_ends_the_others)
 {
 	struct rig r;
-	struct doca_buf *src, *dst, *none;
+	struct doca_buf *none;
 
 	rig_open(&r, SIZE, 8);
-	src = source(&r, 0, 64);
-	dst = target(&r, 0, 1024);
+	struct doca_buf *src = source(&r, 0, 64), *dst = target(&r, 0, 1024);
 	none = target(&r, 2048, 8); /* no room for 64 bytes */
 	OK(doca_task_submit(a_task(&r, src, dst, 1)));
 	OK(doca_task_submit(a_task(&r, src, none, 2)));
@@ -363,10 +345,7 @@ TEST(a_failed_task_stops_the_context_and_ends_the_others)
 		CHECK_EQ(r.order[i], i + 1);
 	CHECK_EQ(data_len(dst), 64);
 	CHECK_SEEN(&r, DOCA_CTX_STATE_RUNNING, DOCA_CTX_STATE_STOPPING, DOCA_CTX_STATE_IDLE);
-	drop(src);
-	drop(dst);
-	drop(none);
-	rig_close(&r);
+	rig_close(&r, src, dst, none);
 }
 
 /* The program is notified of the state first, and may free every task except the one whose callback
@@ -404,9 +383,7 @@ TEST(a_failed_task_lives_until_its_callback)
 	CHECK_EQ(r.failed, 1);
 	CHECK_DOCA(r.last, DOCA_ERROR_IO_FAILED);
 	CHECK_EQ(r.order[0], 7);
-	drop(src);
-	drop(none);
-	rig_close(&r);
+	rig_close(&r, src, none);
 }
 
 /* ---- a context that is destroyed in the callback that reports it as idle ---- */
@@ -462,18 +439,15 @@ TEST(a_context_is_destroyed_in_the_idle_callback_of_stop)
 TEST(a_context_is_destroyed_in_the_idle_callback_of_progress)
 {
 	struct rig r;
-	struct doca_buf *src, *dst;
 
 	rig_that_destroys_itself(&r, on_done);
-	src = source(&r, 0, BIG);
-	dst = target(&r, 0, BIG);
+	struct doca_buf *src = source(&r, 0, BIG), *dst = target(&r, 0, BIG);
 	OK(doca_task_submit(a_task(&r, src, dst, 0)));
 	CHECK_DOCA(doca_ctx_stop(r.ctx), DOCA_ERROR_IN_PROGRESS);
 	while (!is_gone(&r))
 		doca_pe_progress(r.pe);
 	CHECK_SEEN(&r, DOCA_CTX_STATE_RUNNING, DOCA_CTX_STATE_STOPPING, DOCA_CTX_STATE_IDLE);
-	drop(src);
-	drop(dst);
+	drop(src, dst);
 	rig_free(&r);
 }
 
@@ -490,8 +464,7 @@ TEST(a_context_is_stopped_and_destroyed_in_a_completion)
 		OK(doca_task_submit(a_task(&r, src, dst, 0)));
 		run_until(&r, 1);
 		CHECK(is_gone(&r));
-		drop(src);
-		drop(dst);
+		drop(src, dst);
 		OK(copied_at(&other, 0, 0, 64));
 		rig_free(&r);
 	}

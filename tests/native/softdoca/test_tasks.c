@@ -68,8 +68,7 @@ TEST(a_callback_may_submit_the_task_again)
 		run_until(&r, 51);
 		OK(resubmitted);
 		CHECK_EQ(memcmp(r.from, r.to, sizes[i]), 0);
-		drop(src);
-		drop(dst);
+		drop(src, dst);
 		rig_close(&r);
 	}
 }
@@ -143,19 +142,16 @@ TEST(two_contexts_of_one_engine_get_their_turn)
 	OK(doca_ctx_stop(other.ctx));
 	OK(doca_dma_destroy(second));
 	OK(copied_at(&r, 0, 0, 100)); /* the first context continues */
-	drop(src);
-	drop(dst);
-	rig_close(&r);
+	rig_close(&r, src, dst);
 }
 
 TEST(tasks_wait_for_a_flush)
 {
 	struct rig r;
-	struct doca_buf *src, *dst, *big_src, *big_dst;
+	struct doca_buf *big_src, *big_dst;
 
 	rig_open(&r, SIZE, 8);
-	src = source(&r, 0, 64);
-	dst = target(&r, 0, 1024);
+	struct doca_buf *src = source(&r, 0, 64), *dst = target(&r, 0, 1024);
 	big_src = source(&r, 0, BIG);
 	big_dst = target(&r, 2048, BIG);
 	OK(doca_task_submit_ex(a_task(&r, src, dst, 1), DOCA_TASK_SUBMIT_FLAG_NONE));
@@ -178,22 +174,17 @@ TEST(tasks_wait_for_a_flush)
 	CHECK_DOCA(doca_ctx_stop(r.ctx), DOCA_ERROR_IN_PROGRESS);
 	run_until_idle(&r);
 	CHECK_EQ(r.failed, 1);
-	drop(src);
-	drop(dst);
-	drop(big_src);
-	drop(big_dst);
-	rig_close(&r);
+	rig_close(&r, src, dst, big_src, big_dst);
 }
 
 TEST(a_large_one_that_was_held_moves_with_a_small_one)
 {
 	struct rig r;
-	struct doca_buf *src, *dst, *big_src, *big_dst;
+	struct doca_buf *big_src, *big_dst;
 
 	rig_open(&r, SIZE, 8);
 	fill(r.from, SIZE, 9);
-	src = source(&r, 0, 64);
-	dst = target(&r, 0, 1024);
+	struct doca_buf *src = source(&r, 0, 64), *dst = target(&r, 0, 1024);
 	big_src = source(&r, 0, BIG);
 	big_dst = target(&r, 2048, BIG);
 	OK(doca_task_submit_ex(a_task(&r, big_src, big_dst, 1), DOCA_TASK_SUBMIT_FLAG_NONE));
@@ -203,30 +194,22 @@ TEST(a_large_one_that_was_held_moves_with_a_small_one)
 	CHECK_EQ(r.order[0], 1);
 	CHECK_EQ(memcmp(r.from, r.to + 2048, BIG), 0);
 	CHECK_EQ(memcmp(r.from, r.to, 64), 0);
-	drop(src);
-	drop(dst);
-	drop(big_src);
-	drop(big_dst);
-	rig_close(&r);
+	rig_close(&r, src, dst, big_src, big_dst);
 }
 
 TEST(unknown_submit_flags_are_refused)
 {
 	struct rig r;
-	struct doca_buf *src, *dst;
 	struct doca_task *task;
 
 	rig_open(&r, SIZE, 1);
-	src = source(&r, 0, 64);
-	dst = target(&r, 0, 64);
+	struct doca_buf *src = source(&r, 0, 64), *dst = target(&r, 0, 64);
 	task = a_task(&r, src, dst, 1);
 	CHECK_DOCA(doca_task_submit_ex(task, 4), DOCA_ERROR_INVALID_VALUE);
 	CHECK_DOCA(doca_task_submit_ex(task, 0x80000001u), DOCA_ERROR_INVALID_VALUE);
 	CHECK_EQ(in_flight(&r), 0);
 	doca_task_free(task);
-	drop(src);
-	drop(dst);
-	rig_close(&r);
+	rig_close(&r, src, dst);
 }
 
 TEST(user_data_is_given_back_as_it_was)
@@ -271,7 +254,7 @@ static void end_in_child(struct rig *r, struct doca_task *task)
 TEST(a_forked_child_ends_what_it_has_and_the_parent_goes_on)
 {
 	struct rig r;
-	struct doca_buf *src, *dst, *big_src, *big_dst;
+	struct doca_buf *big_src, *big_dst;
 	struct doca_task *task;
 	doca_notification_handle_t handle;
 	int status;
@@ -280,8 +263,7 @@ TEST(a_forked_child_ends_what_it_has_and_the_parent_goes_on)
 	setenv("SOFTDOCA_FAULTS", "delay ms=100 min_size=1000", 1);
 	rig_open(&r, SIZE, 8);
 	OK(doca_pe_get_notification_handle(r.pe, &handle));
-	src = source(&r, 0, 64);
-	dst = target(&r, 0, 1024);
+	struct doca_buf *src = source(&r, 0, 64), *dst = target(&r, 0, 1024);
 	big_src = source(&r, 0, BIG);
 	big_dst = target(&r, 2048, BIG);
 	task = a_task(&r, src, dst, 1);
@@ -309,11 +291,7 @@ TEST(a_forked_child_ends_what_it_has_and_the_parent_goes_on)
 	OK(doca_task_submit(task));
 	run_until(&r, 2);
 	OK(r.last);
-	drop(src);
-	drop(dst);
-	drop(big_src);
-	drop(big_dst);
-	rig_close(&r);
+	rig_close(&r, src, dst, big_src, big_dst);
 }
 
 TEST_MAIN(run_tests)

@@ -131,9 +131,7 @@ TEST(two_threads_at_one_engine_lose_nothing)
 	CHECK_EQ(rig.failed, 0);
 	doca_task_free(task);
 	doca_task_free(other);
-	drop(src);
-	drop(dst);
-	drop(other_dst);
+	drop(src, dst, other_dst);
 	rig_close(&rig);
 }
 
@@ -195,8 +193,7 @@ TEST(another_thread_is_turned_away_while_one_is_inside)
 	CHECK_EQ(in_flight(&rig), 0);
 	CHECK(doca_task_get_ctx(other) == rig.ctx); /* it was not freed */
 	doca_task_free(other);
-	drop(src);
-	drop(dst);
+	drop(src, dst);
 	rig_close(&rig);
 }
 

@@ -156,8 +156,7 @@ static doca_error_t far_copy(struct rig *r, struct doca_mmap *map, const struct 
 	struct doca_buf *near = read ? target(r, 0, n) : source(r, 0, n);
 	doca_error_t status = read ? copied(r, far, near) : copied(r, near, far);
 
-	drop(far);
-	drop(near);
+	drop(far, near);
 	return status;
 }
 
