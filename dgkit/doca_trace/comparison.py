@@ -24,6 +24,7 @@ from .trace_file import Trace, read_trace
 
 _START_S = 600  # for a replay to read its trace
 _SILENCE_S = 20  # of a replay: longer than any wait in it
+_PARTS = 1000  # in which the progress of a step is counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +80,10 @@ def compare(
         TraceError: A file is not a trace, or a replay found none of DOCA's calls.
         FileNotFoundError: This installation has no recorder.
     """
-    functions, done = load(), _Done(progress, len(paths))
+    functions, overall = load(), _Progress(progress, len(paths))
     traces = [
-        read_trace(path, functions, done.of(index, "reading")) for index, path in enumerate(paths)
+        read_trace(path, functions, overall.of(index, "reading"))
+        for index, path in enumerate(paths)
     ]
     with tempfile.TemporaryDirectory(prefix="dgkit-trace-") as folder:
         (Path(folder) / "devices").write_text(_devices(traces))
@@ -97,26 +99,26 @@ def compare(
             runs = []
             for index, (trace, waits) in enumerate(zip(traces, requirements(traces), strict=True)):
                 plan = shared | {"index": index, "waits": [*map(astuple, waits)]}
-                run = _Run(trace, Path(folder), plan, done.of(index, "replaying"))
+                run = _Run(trace, Path(folder), plan, overall.of(index, "replaying"))
                 stack.callback(run.close)
                 runs.append(run)
             return Comparison(list(pool.map(_Run.run, runs)))
 
 
-class _Done:
-    """Adds up how far the traces are: each is read, then replayed."""
+class _Progress:
+    """The progress of all traces: reading and replaying each count _PARTS."""
 
     def __init__(self, progress: Callable[[int, int], object], traces: int) -> None:
-        self._progress, self._total = progress, 2000 * traces
+        self._progress, self._total = progress, 2 * _PARTS * traces
         self._parts: dict[tuple[int, str], int] = {}
         self._lock = threading.Lock()
 
     def of(self, trace: int, step: str) -> Callable[[int, int], None]:
-        """Return the function that takes how far a step of a trace is."""
+        """Return the progress callback of one step, "reading" or "replaying", of a trace."""
 
         def advance(done: int, total: int) -> None:
             with self._lock:
-                self._parts[trace, step] = 1000 * done // total
+                self._parts[trace, step] = _PARTS * done // total
                 self._progress(sum(self._parts.values()), self._total)
 
         return advance

@@ -482,6 +482,7 @@ def gpu_name() -> str:
 
 
 def _answer(words: Any) -> None:
+    """Answer the doorbells that a kernel rings in `words`, until its last one."""
     with contextlib.suppress(Exception):  # the kernel's own time-out reports it
         measure.answer(words, 2 * _LIMIT)
 

@@ -443,8 +443,8 @@ def test_lease(take_lease: Function, **words: int) -> None:
             Log(1, numbers=numbers) as log,
         ):
             now, length = rng.randrange(1, 10**6), rng.randrange(10, 100)
-            moment = _lease_requests(rng, first, numbers)
-            append_to(first, log.access("process 1"), 1, now, length, kill_after=moment)
+            n_requests = _lease_requests(rng, first, numbers)
+            append_to(first, log.access("process 1"), 1, now, length, kill_after=n_requests)
             other = log.access("process 2")
             expect_lease(second(other, 2, now + length - 1, length), None, log)
             expect_lease(second(other, 2, now + length, length), 2, log)
@@ -498,6 +498,7 @@ def _expect_word(log: Log, right: tuple[int, int, int]) -> None:
 
 
 def _lease_requests(rng: random.Random, function: submission.RemoteFunction, numbers: Words) -> int:
+    """Return how many requests the function makes to take a free lease."""
     with Log(1, numbers=numbers) as log:
         access = log.access("process")
         expect_lease(function(access, 1, rng.randrange(1, 1000), 10), 1, log)

@@ -1017,16 +1017,16 @@ template <int sharing>
 DG_FN bool dg_turn(const dg_gpu_queue *q, const dg_queue_line &k, dg_u64 ticket, dg_u32 polls,
 		   int *status)
 {
-	const bool own = sharing == DG_SHARING_THREAD || polls % 8 == 0;
-	const dg_u32 together = sharing == DG_SHARING_THREAD ? 0 : __activemask();
+	const bool each_loads = sharing == DG_SHARING_THREAD || polls % 8 == 0;
+	const dg_u32 converged = sharing == DG_SHARING_THREAD ? 0 : __activemask();
 	const dg_u32 lane = dg_thread_of_block() & 31;
-	const bool looks = own || lane == (dg_u32)__ffs((int)together) - 1;
+	const bool loads = each_loads || lane == (dg_u32)__ffs((int)converged) - 1;
 	*status = DG_PENDING;
-	if (looks)
+	if (loads)
 		*status = polls % 16 == 8 ? dg_look_or_closed(q, k, ticket) : dg_look(q, k, ticket);
 	if (sharing == DG_SHARING_THREAD)
 		return *status != DG_PENDING;
-	if (__any_sync(together, *status != DG_PENDING) && !looks)
+	if (__any_sync(converged, *status != DG_PENDING) && !loads)
 		*status = dg_look(q, k, ticket);
 	return *status != DG_PENDING;
 }

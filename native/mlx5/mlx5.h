@@ -40,6 +40,10 @@
 
 #include "dgkit.h"
 
+/* What identifies the adapter: as in the sysfs tree of dgkit/software_adapter.py. */
+#define NODE_GUID 0x0200000000000001ull /* of mlx5_0; the next adapter has the next */
+#define FIRMWARE (28ull << 32 | 43ull << 16 | 1000) /* 28.43.1000 */
+
 enum {
 	MAX_ADAPTERS = 8, /* as in dgkit/software_adapter.py */
 	MAX_FDS = 65536,

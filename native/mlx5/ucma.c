@@ -43,8 +43,6 @@ enum {
 enum { MAX_IDS = 16384, MAX_BACKLOG = 1024, MTU_4096 = 5, RATE_400 = 21, HOPS = 64, TIMEOUT_CODE = 14,
        LAST_UNPRIVILEGED = 1024, PKEY = 0xffff };
 #define DATAGRAM_QKEY 0x01234567u
-/* As in uverbs_context.c. */
-#define NODE_GUID 0x0200000000000001ull
 
 struct cm_event {
 	struct cm_event *next;

@@ -7,8 +7,6 @@
 
 #include "mlx5.h"
 
-/* As in the sysfs tree of dgkit/software_adapter.py. */
-#define NODE_GUID 0x0200000000000001ull
 enum { VENDOR = 0x02c9, CONNECTX_7 = 0x1021, PORT_DOWN = 1, PORT_ACTIVE = 4, POLLING = 2, LINK_UP = 5,
        MTU_4096 = 5, WIDTH_4X = 2, SPEED_NDR = 128, ETHERNET = 2, IP_BASED_GIDS = 1 << 26, XRC = 1 << 20 };
 
@@ -103,7 +101,7 @@ int dg_mlx5_get_context(struct call *c)
 static void describe(const struct context *x, struct ib_uverbs_query_device_resp *r)
 {
 	*r = (struct ib_uverbs_query_device_resp){
-		.fw_ver = 28ull << 32 | 43ull << 16 | 1000,
+		.fw_ver = FIRMWARE,
 		.node_guid = htobe64(NODE_GUID + x->adapter),
 		.sys_image_guid = htobe64(NODE_GUID + x->adapter),
 		.max_mr_size = UINT64_MAX,

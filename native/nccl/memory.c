@@ -186,7 +186,8 @@ static int add_entry(struct comm *c, struct memory *m)
 	return 0;
 }
 
-/* Allocates the tables of a memory. Where signals are never reset, one holds the words' values. */
+/* Allocates the tables of a memory: its registrations by rank and, for signal words in GPU memory that are never
+ * reset, their values and whether these have been read (comm.h). */
 static int make_tables(struct comm *c, struct memory *m, uint64_t size, int type, uint64_t flags)
 {
 	const bool shadow = type == NCCL_CUDA && (flags & NCCL_SIGNAL_NEVER_RESET);

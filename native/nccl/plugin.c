@@ -141,9 +141,11 @@ static nccl_result rma_close_comm(void *comm)
 
 static nccl_result create_context(struct comm *c, int contexts, void **rma)
 {
-	struct rma_context *x = c && rma && contexts > 0 ? calloc(1, sizeof *x) : NULL;
+	if (!c || !rma || contexts < 1)
+		return NCCL_INVALID_ARGUMENT;
+	struct rma_context *x = calloc(1, sizeof *x);
 	if (!x)
-		return c && rma && contexts > 0 ? NCCL_SYSTEM_ERROR : NCCL_INVALID_ARGUMENT;
+		return NCCL_SYSTEM_ERROR;
 	*x = (struct rma_context){.comm = c, .contexts = contexts};
 	*rma = x;
 	return NCCL_SUCCESS;

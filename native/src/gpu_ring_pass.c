@@ -124,7 +124,7 @@ static dg_wr work_request(struct dg_ring *r, uint64_t count, const struct dg_gpu
 		.size = q->size,
 		.op = q->op == DG_OP_GET ? DG_READ : DG_WRITE,
 	};
-	if (q->op == DG_OP_PUT_INLINE) {
+	if (q->op == DG_OP_PUT_INLINE) { /* its bytes are in the staging memory; its region is signal_region */
 		wr.local = r->staging->id;
 		wr.local_offset = ((r->first + count) & r->mask) * PLACE_STAGING;
 		wr.remote = q->signal_region;
@@ -237,14 +237,15 @@ static int start(struct dg_ring *r, uint64_t count, const dg_u64 *words)
 	}
 }
 
-/* Whether the record at r->head, which has DG_HOLD, is followed by a record without it, or the ring
- * is full. */
+/* Whether all records of a held group are there: those from r->head to the first one without DG_HOLD, or as
+ * many as the ring has room for. */
 static bool held_complete(struct dg_ring *r)
 {
 	for (uint64_t n = r->head; n - r->done < r->depth; n++) {
 		const struct dg_gpu_record *record =
 			&r->records[(r->first + n) & r->mask];
 		const dg_u64 word = ring_load(&record->word[0], memory_order_relaxed);
+		/* The epoch of another lap: this record is not written yet. */
 		if ((word ^ dg_record_epoch(sequence_of(r, n), r->shift)) >> DG_SEQUENCE_BITS)
 			return false;
 		if (!(word >> 8 & DG_HOLD))

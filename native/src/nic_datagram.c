@@ -9,7 +9,8 @@
 /* The kind of header in flags_rqpn: there is one; of IPv4. */
 enum { GRH_PRESENT = 1 << 28, GRH_IPV4 = 2 << 24, UDP = 17 };
 
-/* Returns the part that has the receiver, or NULL. *waits: it is searched for. */
+/* Returns the part that has the receiver, or NULL. *waits: a search for parts that began after this datagram has
+ * not ended yet. */
 static struct nic_part *find_part(struct dg_nic_qp *qp, bool *waits)
 {
 	struct dg_nic *n = qp->nic;
@@ -19,7 +20,7 @@ static struct nic_part *find_part(struct dg_nic_qp *qp, bool *waits)
 		return memcmp(w->gid, n->table->gid, sizeof w->gid) ? NULL : &n->parts[n->part];
 	struct nic_part *p = &n->parts[w->to >> NIC_PART_SHIFT];
 	if (!p->table && !qp->asked) {
-		qp->asked = n->searches + 2; /* one that has begun may have missed it */
+		qp->asked = n->searches + 2; /* not the next to end: it may have begun before and missed the part */
 		sem_post(&n->resolve);
 	}
 	*waits = !p->table && n->searches < qp->asked;

@@ -149,6 +149,7 @@ void dg_poller_unlock(struct dg_poller *p)
 
 bool dg_poller_pass(struct dg_poller *p)
 {
+	/* While others make its passes, the thread does not spin: see the use of is_helped above. */
 	atomic_store_explicit(&p->is_helped, true, memory_order_relaxed);
 	if (pthread_mutex_trylock(&p->lock))
 		return false;

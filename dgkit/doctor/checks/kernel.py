@@ -271,10 +271,11 @@ _PATCHES = (
     sides=("host",),
 )
 def _kernel_device_private(case: Case) -> Finding:
-    number = case.machine.know(uname).version
-    text = ".".join(map(str, number))
+    version = case.machine.know(uname).version  # () if it is unknown
+    text = ".".join(map(str, version))
+    examined = version and version <= _EXAMINED
     return finding.n_a(
-        f"not in Linux {text}" if () < number <= _EXAMINED else f"not known of Linux {text or '?'}",
+        f"not in Linux {text}" if examined else f"not known of Linux {text or '?'}",
         why=_PATCHES,
         sources=(references.DEVICE_PRIVATE_REVIEW(), references.DEVICE_PRIVATE()),
     )

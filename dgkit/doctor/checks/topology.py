@@ -45,14 +45,19 @@ def _shares_memory(machine: Machine, gpu: pci.PciDevice) -> bool:
     """
     if _kind(machine, gpu.address) not in (Kind.SPARK, Kind.TEGRA):
         return False
-    same = [found for found in machine.know(gpus.gpus) if found.address == gpu.address]
+    known = _gpus_at(machine, gpu.address)
     names = ("GPU_DIRECT_RDMA_SUPPORTED", "DMA_BUF_SUPPORTED")
-    return not any(cuda.attribute(machine, found, name) for found in same for name in names)
+    return not any(cuda.attribute(machine, gpu, name) for gpu in known for name in names)
+
+
+def _gpus_at(machine: Machine, address: str) -> list[gpus.Gpu]:
+    """Return what the driver reports of the GPU at a PCI address: one item, or none."""
+    return [gpu for gpu in machine.know(gpus.gpus) if gpu.address == address]
 
 
 def _kind(machine: Machine, address: str) -> Kind | None:
-    same = (gpu for gpu in machine.know(gpus.gpus) if gpu.address == address)
-    return next((gpudirect.kind(machine, gpu) for gpu in same), None)
+    known = _gpus_at(machine, address)
+    return gpudirect.kind(machine, known[0]) if known else None
 
 
 # Requirements of the checks "topology" and "acs".

@@ -82,11 +82,14 @@ def _machine(diagnosis: Diagnosis) -> Iterator[str]:
     for label, names in _GROUPS.items():
         parts = []
         for name, word in names.items():
-            kinds = Counter(
-                one.found for one in diagnosis.of(name) if one.verdict is not Verdict.NOT_APPLICABLE
+            counts = Counter(
+                finding.found
+                for finding in diagnosis.of(name)
+                if finding.verdict is not Verdict.NOT_APPLICABLE
             )
-            found = ", ".join(f"{n} x {what}" if n > 1 else what for what, n in kinds.items())
-            parts += [f"{word}: {found}" if word else found] if found else []
+            found = ", ".join(f"{n} x {text}" if n > 1 else text for text, n in counts.items())
+            if found:
+                parts.append(f"{word}: {found}" if word else found)
         if parts:
             yield from _row(label, "; ".join(dict.fromkeys(parts)))
 

@@ -131,12 +131,13 @@ class State(TraitType[T, object], Generic[P, T]):
         """Return the stored value, after updating it unless it is read for a page."""
         if not _as_stored.get() and not obj.closed:
             obj.complete()
-        if self._freshen is not None and not _as_stored.get() and not obj.closed:
-            self._freshen(obj)
-            value = self._read(obj)
-            if obj._trait_values.get(self.name, value) != value:  # the first access
-                obj._trait_values[self.name] = value
-                obj.send_state(self.name)
+            if self._freshen is not None and not obj.closed:
+                self._freshen(obj)
+                value = self._read(obj)
+                # Before the first access nothing is stored: then default() reads the state.
+                if obj._trait_values.get(self.name, value) != value:
+                    obj._trait_values[self.name] = value
+                    obj.send_state(self.name)
         return super().get(obj, cls)
 
     def set(self, obj: P, value: object) -> None:  # type: ignore[override]

@@ -141,6 +141,7 @@ def _with_consequences(old: Diagnosis, check: str) -> list[str]:
 
 
 def _merge(old: Diagnosis, new: Diagnosis, only: Sequence[str]) -> Diagnosis:
+    """Return a diagnosis with the findings of the checks `only` from `new`, others from `old`."""
     position = {known.name: index for index, known in enumerate(checks())}
     others = [finding for finding in old.findings if finding.check not in only]
     found = sorted([*others, *new.findings], key=lambda finding: position.get(finding.check, 0))

@@ -43,7 +43,7 @@ class Bookmarks:
         region = self._selection.require()
         if not isinstance(value, Mapping):
             raise TypeError(f"bookmarks is {value!r}; it must be a dict of name: (start, stop)")
-        found = {_name(name): self._range(name, span) for name, span in value.items()}
+        found = {_checked_name(name): self._range(name, span) for name, span in value.items()}
         if len(found) > MAX_BOOKMARKS:
             raise BoundsError(f"{len(found)} bookmarks; a region can have {MAX_BOOKMARKS}")
         self._regions[region.id] = found
@@ -80,7 +80,7 @@ class Bookmarks:
         return self._selection.check_range(start, stop)
 
 
-def _name(name: str) -> str:
+def _checked_name(name: str) -> str:
     if not isinstance(name, str) or not 0 < len(name) <= _MAX_NAME:
         raise ValueError(f"the name of a bookmark is {name!r}; it must have 1 to 64 characters")
     return name

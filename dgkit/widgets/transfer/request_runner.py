@@ -7,7 +7,7 @@ import time
 from array import array
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ... import html_cards
@@ -364,5 +364,6 @@ class ReadResult:
             self._kept = namespace.still_bound(self._kept)
 
     def _release(self, read: _Read) -> None:
+        """Drop the bytes of a read but the first ones, unless a later read has replaced it."""
         if self._read is read:
-            self._read = _Read(read.record, read.size, read.head, None)
+            self._read = replace(read, transfer=None)

@@ -91,7 +91,8 @@ static CUresult send_together(struct cuda_queue *q, struct chunk *c)
 {
 	CUmemcpyAttributes attributes = {.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM};
 	size_t first = 0, refused;
-	q->stream->on_engine = c->which == READS; /* the writes almost certainly are, too */
+	/* Known of reads only; writes almost certainly go to the copy engine, too. */
+	q->stream->on_engine = c->which == READS;
 	return cuda.cuMemcpyBatchAsync(c->dst, c->src, c->size, c->n, &attributes, &first, 1,
 				       &refused, q->stream->handle);
 }

@@ -122,6 +122,7 @@ free_service:
 	return NULL;
 }
 
+/* Lets the kernel end without waiting for it; cuda_services_free() waits and frees. */
 void cuda_service_retire(struct cuda *c, struct cuda_service *s)
 {
 	if (!s)

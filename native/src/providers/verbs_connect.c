@@ -77,7 +77,9 @@ struct address_text dg_verbs_address_text(const struct sockaddr_storage *address
 	return t;
 }
 
-/* Needed because the connection manager reports a missing route as a time-out. */
+/* Whether the kernel has a route from `from` to `to`; true also where this cannot be found out (no socket, or
+ * an address that cannot be bound). Needed because the connection manager reports a missing route as a
+ * time-out. */
 bool dg_verbs_has_route(const struct sockaddr_storage *from, const struct sockaddr_storage *to)
 {
 	struct sockaddr_storage here = *from;
@@ -85,7 +87,7 @@ bool dg_verbs_has_route(const struct sockaddr_storage *from, const struct sockad
 						   : sizeof(struct sockaddr_in6);
 	int fd = socket(here.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	((struct sockaddr_in *)&here)->sin_port = 0;
-	/* For a datagram socket connect() sends nothing. */
+	/* For a datagram socket connect() only looks up the route and sends nothing. */
 	bool found = fd < 0 || bind(fd, (struct sockaddr *)&here, size) ||
 		     !connect(fd, (const struct sockaddr *)to, size);
 	if (fd >= 0)
