@@ -279,6 +279,117 @@ TEST(over_uc_what_cannot_be_delivered_is_dropped)
 	pair_close(&p);
 }
 
+/* Has the NIC's thread make no pass until the other function is called. Passes of a test go on. */
+static void hold_passes(dg_nic *n)
+{
+	uint64_t before;
+
+	atomic_fetch_add(&n->poller.wanted, 1);
+	do {
+		dg_poller_lock(&n->poller);
+		before = n->poller.stats.passes;
+		dg_poller_unlock(&n->poller);
+		usleep(1000);
+	} while (n->poller.stats.passes != before);
+}
+
+static void release_passes(dg_nic *n)
+{
+	atomic_fetch_sub(&n->poller.wanted, 1);
+}
+
+/* A pass over one queue pair. */
+static void serve(struct program *p)
+{
+	dg_poller_lock(&p->nic->poller);
+	dg_nic_serve(p->qp);
+	dg_poller_unlock(&p->nic->poller);
+}
+
+TEST(over_uc_a_message_after_a_dropped_one_waits_for_its_receive)
+{
+	struct pair p;
+	struct cqe c;
+
+	pair_open(&p, DG_NIC_PROXY);
+	use_transport(&p, DG_NIC_UC);
+	put_send(&p.a, WQE_SEND, p.mine, p.lkey, 5);
+	ring(&p.a);
+	check_done(&p.a, 0);
+	hold_passes(p.nic);
+	put_receive(&p.b, p.theirs, p.rkey, 100); /* which the receiver's NIC has not seen */
+	put_send(&p.a, WQE_SEND, p.mine, p.lkey, 7);
+	ring(&p.a);
+	serve(&p.a);
+	CHECK(!peek_cqe(p.a.cqes, CQES, p.a.seen, &c));
+	release_passes(p.nic);
+	check_done(&p.a, 1);
+	CHECK_EQ(wait_receive(&p.b).size, 7);
+	pair_close(&p);
+}
+
+static struct nic_verdict verdicts[4];
+
+/* What happens to entry number n is verdicts[n]. */
+static void judge(struct dg_nic_qp *qp, const struct nic_entry *e, bool is_valid, struct nic_verdict *v)
+{
+	(void)qp;
+	(void)is_valid;
+	*v = verdicts[e->index % 4];
+}
+
+static void entry_ended(struct dg_nic_qp *qp, const struct nic_entry *e, uint8_t syndrome)
+{
+	(void)qp;
+	(void)e;
+	(void)syndrome;
+}
+
+static void cqe_failed(struct dg_nic_qp *qp, const struct nic_cqe *e)
+{
+	(void)qp;
+	(void)e;
+}
+
+static const struct nic_observer judging = {.entry = judge, .ended = entry_ended, .failed = cqe_failed};
+
+TEST(entries_wait_or_are_lost_as_an_observer_says)
+{
+	const uint64_t wait_ns = 20000000;
+	struct pair p;
+	struct cqe c;
+
+	pair_open(&p, DG_NIC_PROXY);
+	use_transport(&p, DG_NIC_UC);
+	dg_nic_observe(p.nic, &judging);
+	memset(verdicts, 0, sizeof(verdicts));
+	verdicts[0].drop = true;
+	verdicts[1].due_ns = dg_now_ns() + wait_ns;
+	verdicts[2] = (struct nic_verdict){
+		.due_ns = dg_now_ns() + 2 * wait_ns, .syndrome = SYNDROME_RETRIES, .vendor = 0x81};
+	fill(p.mine, 20, 1);
+	fill(p.mine + 100, 20, 2);
+	put_receive(&p.b, p.theirs, p.rkey, 100);
+	put_send(&p.a, WQE_SEND, p.mine, p.lkey, 20);
+	put_send(&p.a, WQE_SEND_IMM, p.mine + 100, p.lkey, 10);
+	put_send(&p.a, WQE_SEND, p.mine, p.lkey, 20);
+	ring(&p.a);
+	check_done(&p.a, 0);
+	check_done(&p.a, 1);
+	CHECK(dg_now_ns() >= verdicts[1].due_ns);
+	/* The receive has the second message, and nothing of the first. */
+	c = wait_receive(&p.b);
+	CHECK_EQ(c.opcode, CQE_SEND_IMM);
+	CHECK_EQ(c.size, 10);
+	check_pattern(p.theirs, 0, 10, 2);
+	CHECK_EQ(p.theirs[10], 0);
+	c = wait_cqe(&p.a);
+	CHECK(dg_now_ns() >= verdicts[2].due_ns);
+	CHECK_EQ(c.syndrome, SYNDROME_RETRIES);
+	CHECK_EQ(c.bytes[54], 0x81);
+	pair_close(&p);
+}
+
 TEST(messages_arrive_in_receives)
 {
 	struct pair p;
@@ -1087,6 +1198,150 @@ TEST(a_list_of_receives_is_taken_in_its_order)
 	program_close(&other_to);
 	CHECK_EQ(dg_nic_srq_close(srq), 0);
 	free(list);
+	pair_close(&p);
+}
+
+enum { DOMAIN = 3, FIRST_QUEUE = 0x101 };
+
+/* A queue for XRC with its list of receives; its CQ, whose CQEs are at `cqes`. */
+struct xrc_queue {
+	dg_nic_srq *srq;
+	dg_nic_cq *cq;
+	uint8_t *list, *cqes;
+	uint64_t seen;
+	uint32_t record, posted;
+};
+
+static void xrc_queue_open(struct xrc_queue *q, dg_nic *nic, uint32_t number, uint32_t domain)
+{
+	memset(q, 0, sizeof(*q));
+	q->list = aligned_alloc(64, PLACES * PLACE);
+	memset(q->list, 0, PLACES * PLACE);
+	q->cqes = cq_memory(CQES);
+	q->cq = cq_over(nic, q->cqes, CQES, false);
+	const dg_nic_srq_config c = {.ring = q->list, .entries = PLACES, .sges = 1, .record = &q->record, .pd = 7,
+				     .number = number, .domain = domain, .cq = q->cq, .user_index = number};
+	CHECK_EQ(dg_nic_srq_open(nic, &c, &q->srq), 0);
+}
+
+static void xrc_queue_close(struct xrc_queue *q)
+{
+	CHECK_EQ(dg_nic_srq_close(q->srq), 0);
+	CHECK_EQ(dg_nic_cq_close(q->cq), 0);
+	free(q->list);
+	free(q->cqes);
+}
+
+/* Opens the pair's queue pairs anew: a as the side that sends, b as the one that receives. */
+static void use_xrc(struct pair *p)
+{
+	CHECK_EQ(dg_nic_qp_close(p->a.qp), 0);
+	CHECK_EQ(dg_nic_qp_close(p->b.qp), 0);
+	p->a.c.transport = DG_NIC_XRC_SEND;
+	p->a.c.receive_entries = 0;
+	p->a.c.receive_cq = NULL;
+	p->b.c.transport = DG_NIC_XRC_RECEIVE;
+	p->b.c.receive_entries = 0;
+	CHECK_EQ(dg_nic_qp_open(p->nic, &p->b.c, &p->b.qp), -EINVAL);
+	CHECK_SAYS(dg_last_error(), "has no CQ");
+	p->b.c.send_cq = p->b.c.receive_cq = NULL;
+	p->b.c.domain = DOMAIN;
+	CHECK_EQ(dg_nic_qp_open(p->nic, &p->a.c, &p->a.qp), 0);
+	CHECK_EQ(dg_nic_qp_open(p->nic, &p->b.c, &p->b.qp), 0);
+	p->a.qpn = qp_info(&p->a).qpn;
+	p->b.qpn = qp_info(&p->b).qpn;
+	const dg_nic_address a = address_of(&p->a), b = address_of(&p->b);
+	program_connect(&p->a, &b);
+	program_connect(&p->b, &a);
+}
+
+/* Sends `size` bytes to the queue with this number. */
+static void put_xrc(struct pair *p, uint32_t number, uint32_t size)
+{
+	uint8_t w[64] = {0};
+
+	control(&p->a, w, WQE_SEND, 3, WQE_CQE);
+	put32(w + 16, number);
+	data_segment(w + 32, p->mine, p->lkey, size);
+	put_entry(&p->a, w, 1);
+	ring(&p->a);
+}
+
+TEST(an_entry_of_xrc_names_the_queue_that_takes_it)
+{
+	struct xrc_queue q[2], stranger;
+	struct pair p;
+	struct cqe c;
+
+	pair_open(&p, DG_NIC_PROXY);
+	use_xrc(&p);
+	for (uint32_t i = 0; i < 2; i++)
+		xrc_queue_open(&q[i], p.nic, FIRST_QUEUE + i, DOMAIN);
+	xrc_queue_open(&stranger, p.nic, FIRST_QUEUE + 2, DOMAIN + 1);
+	for (uint32_t n = 0; n < 3 * PLACES; n++) {
+		struct xrc_queue *to = &q[n / 3 % 2];
+		put_listed(&p, to->list, &to->record, to->posted);
+		fill(p.mine, 60, n);
+		put_xrc(&p, FIRST_QUEUE + n / 3 % 2, 60);
+		check_done(&p.a, (uint16_t)n);
+		c = next_cqe(to->cqes, &to->seen);
+		CHECK_EQ(c.opcode, CQE_SEND);
+		CHECK_EQ(c.size, 60);
+		CHECK_EQ(c.index, 3 * to->posted % PLACES);
+		check_pattern(p.theirs + 100 * to->posted++, 0, 60, n);
+	}
+	put_xrc(&p, FIRST_QUEUE + 2, 60); /* of another domain */
+	CHECK_EQ(wait_cqe(&p.a).syndrome, SYNDROME_REMOTE_REQUEST);
+	xrc_queue_close(&stranger);
+	for (int i = 0; i < 2; i++)
+		xrc_queue_close(&q[i]);
+	pair_close(&p);
+}
+
+TEST(a_queue_of_xrc_closed_with_a_message_in_it_ends_the_connection)
+{
+	struct xrc_queue q[2];
+	struct pair p;
+
+	pair_open(&p, DG_NIC_PROXY);
+	use_xrc(&p);
+	for (uint32_t i = 0; i < 2; i++) {
+		xrc_queue_open(&q[i], p.nic, FIRST_QUEUE + i, DOMAIN);
+		put_listed(&p, q[i].list, &q[i].record, 0);
+		put_listed(&p, q[i].list, &q[i].record, 1);
+	}
+	put_xrc(&p, FIRST_QUEUE, 60);
+	check_done(&p.a, 0);
+	next_cqe(q[0].cqes, &q[0].seen);
+	hold_passes(p.nic);
+	put_xrc(&p, FIRST_QUEUE, 60);
+	serve(&p.a); /* asks for a receive */
+	serve(&p.b);
+	serve(&p.a); /* delivers the message */
+	check_done(&p.a, 1);
+	xrc_queue_close(&q[0]);
+	release_passes(p.nic);
+	put_xrc(&p, FIRST_QUEUE + 1, 60);
+	CHECK_EQ(wait_cqe(&p.a).syndrome, SYNDROME_RETRIES);
+	CHECK_EQ(qp_info(&p.b).state, DG_NIC_ERROR);
+	xrc_queue_close(&q[1]);
+	pair_close(&p);
+}
+
+TEST(queue_pairs_of_rc_take_no_receives_of_a_queue_for_xrc)
+{
+	struct xrc_queue q;
+	struct pair p;
+	dg_nic_qp *qp;
+
+	pair_open(&p, DG_NIC_PROXY);
+	xrc_queue_open(&q, p.nic, FIRST_QUEUE, DOMAIN);
+	dg_nic_qp_config c = p.b.c;
+	c.receive_entries = 0;
+	c.srq = q.srq;
+	CHECK_EQ(dg_nic_qp_open(p.nic, &c, &qp), -EINVAL);
+	CHECK_SAYS(dg_last_error(), "not for XRC");
+	xrc_queue_close(&q);
 	pair_close(&p);
 }
 
