@@ -199,8 +199,8 @@ SEEN = """\
 """
 
 
-# The port goes down with the second write. Prints statuses, and events with the port's state.
-FLAP = """
+# For programs with connections within one process.
+CONNECTIONS = """
 import pyverbs.enums as e
 from pyverbs.addr import AHAttr, GlobalRoute
 from pyverbs.cq import CQ
@@ -242,7 +242,10 @@ def event():
     found = context.get_async_event()
     found.ack()
     return found.event_type, int(context.query_port(1).state)
+"""
 
+# The port goes down with the second write. Prints statuses, and events with the port's state.
+FLAP = """
 patient, hasty = connected(0), connected(8)
 post(patient[0])
 print(end())
@@ -260,6 +263,16 @@ FLAPPED = """\
 12
 9 4 0
 0
+"""
+
+# The port goes down with the first write, and a rule delays the second one for longer.
+DELAY = """
+import time
+first, second = connected(0), connected(0)
+post(first[0])
+begin = time.monotonic()
+post(second[0])
+print(context.query_port(1).state, end(), end(), time.monotonic() - begin >= 0.6)
 """
 
 # Sends to two shared receive queues of XRC by turns, over one connection; then names a queue of
@@ -436,5 +449,15 @@ def test_pyverbs_names_a_queue_in_each_entry_of_xrc(home):
 
 def test_pyverbs_sees_a_port_go_down_and_up(home):
     rule = "flap,skip=1,count=1,delay_us=4e6"
-    done = cli.run(home, "mlx5", "run", "--fault", rule, "--", "/usr/bin/python3", "-c", FLAP)
+    done = cli.run(
+        home, "mlx5", "run", "--fault", rule, "--", "/usr/bin/python3", "-c", CONNECTIONS + FLAP
+    )
     assert done.stdout == FLAPPED, done.stderr
+
+
+def test_a_port_that_is_down_does_not_shorten_a_delay(home):
+    rules = "flap,count=1,delay_us=3e5", "delay,count=1,delay_us=6e5"
+    options = [word for rule in rules for word in ("--fault", rule)]
+    program = ["/usr/bin/python3", "-c", CONNECTIONS + DELAY]
+    done = cli.run(home, "mlx5", "run", *options, "--", *program)
+    assert done.stdout == "1 0 0 True\n", done.stderr
