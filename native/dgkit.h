@@ -701,7 +701,8 @@ enum dg_nic_access {
 	DG_NIC_LOCAL_WRITE = 1,
 	DG_NIC_REMOTE_WRITE = 2,
 	DG_NIC_REMOTE_READ = 4,
-	DG_NIC_REMOTE_ATOMIC = 8
+	DG_NIC_REMOTE_ATOMIC = 8,
+	DG_NIC_BIND = 16 /* memory windows may be bound to it */
 };
 /* dg_nic_qp_info.waiting. WAIT: a WAIT entry. RECEIVE: the peer has posted no receive. PEER: the
  * peer is not ready to receive. BYTES: the provider moves its bytes. KEY: the peer's memory is being
@@ -845,6 +846,12 @@ int dg_nic_key_change(dg_nic *n, uint32_t key, dg_region *r, uint64_t address, u
 		      uint32_t access);
 /* Entries that are taken later do not find the key. Errors: EINVAL if there is no such key. */
 int dg_nic_key_close(dg_nic *n, uint32_t key);
+/* Opens a memory window: a key that has no memory until an entry (UMR) binds it to a part of another key's, with rights
+ * of its own, and chooses its low 8 bits. type: 1, or 2 for one that only the queue pair's peer can use that bound it.
+ * Errors: EINVAL, and EMFILE and ENOSPC as for keys. */
+int dg_nic_window_open(dg_nic *n, uint32_t type, uint32_t pd, uint32_t *key);
+/* key: any that the window had. Errors: EINVAL if there is no such window. */
+int dg_nic_window_close(dg_nic *n, uint32_t key);
 int dg_nic_cq_open(dg_nic *n, const dg_nic_cq_config *cfg, dg_nic_cq **out);
 /* Goes on in another ring, as mlx5 does: the old one gets an entry with opcode 5, which counts. The new one has the
  * owner's initial CQEs. Errors: EINVAL for a wrong ring, one without room for what was not polled, or a collapsed CQ. */

@@ -161,6 +161,7 @@ void dg_mlx5_count_entry(struct dg_nic_qp *qp, const struct nic_entry *e)
 		/* fall through */
 	case WQE_SEND:
 	case WQE_SEND_IMM:
+	case WQE_SEND_INVAL:
 		transmit(*near, *far, bytes, packets);
 		if (is_reliable(qp))
 			transmit(*far, *near, 0, 1); /* the acknowledgement */

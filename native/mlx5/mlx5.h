@@ -15,7 +15,7 @@
  *	uverbs_context.c  commands about the device, the port, a context
  *	uverbs_qp.c       commands about queue pairs
  *	uverbs_srq.c      commands about shared receive queues and XRC domains
- *	uverbs_object.c   handles; commands about protection domains, memory regions, CQs
+ *	uverbs_object.c   handles; commands about protection domains, memory regions and windows, CQs
  *	pages.c           registered memory: checks; pages shared with the adapter's other processes
  *	observer.c        what the NIC does, for the three below; faults by rule: `dgkit mlx5 run --fault`, `--trace`
  *	trace.c, roce.c   the lines of a trace; its packets
@@ -96,7 +96,7 @@ struct context {
 	struct channel *async;
 };
 
-enum kind { KIND_NONE, KIND_PD, KIND_XRCD, KIND_AH, KIND_MR, KIND_CQ, KIND_SRQ, KIND_QP };
+enum kind { KIND_NONE, KIND_PD, KIND_XRCD, KIND_AH, KIND_MW, KIND_MR, KIND_CQ, KIND_SRQ, KIND_QP };
 
 /* What a handle of the program names. users: objects that depend on it. event: what the NIC writes as its name, with
  * a count, which tells its events from those of an earlier one; user_handle: what the program reads instead. */
@@ -120,6 +120,12 @@ struct mr {
 	uint64_t start, length, address; /* address: of the first byte in entries */
 	uint32_t access, key;
 	struct pages *pages;
+};
+
+struct mw {
+	struct object o;
+	struct object *pd;
+	uint32_t key;
 };
 
 struct cq {
@@ -247,6 +253,8 @@ int dg_mlx5_destroy_ah(struct call *c);
 int dg_mlx5_reg_mr(struct call *c);
 int dg_mlx5_rereg_mr(struct call *c);
 int dg_mlx5_dereg_mr(struct call *c);
+int dg_mlx5_alloc_mw(struct call *c);
+int dg_mlx5_dealloc_mw(struct call *c);
 int dg_mlx5_create_cq(struct call *c);
 int dg_mlx5_create_cq_ex(struct call *c);
 int dg_mlx5_resize_cq(struct call *c);

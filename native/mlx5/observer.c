@@ -120,6 +120,7 @@ static uint32_t op_of(uint32_t opcode)
 		return OP_WRITE;
 	case WQE_SEND:
 	case WQE_SEND_IMM:
+	case WQE_SEND_INVAL:
 		return OP_SEND;
 	case WQE_ATOMIC_FA:
 	case WQE_MASKED_FA:

@@ -29,6 +29,8 @@ enum {
 	ATOMIC_ACKNOWLEDGE = 18,
 	COMPARE_SWAP = 19,
 	FETCH_ADD = 20,
+	SEND_LAST_INVAL = 22,
+	SEND_ONLY_INVAL = 23,
 	UNRELIABLE = 32
 };
 /* Of the acknowledgement extended header: no credits are told; negative ones. */
@@ -236,7 +238,8 @@ static void send_message(struct dg_nic_qp *qp, struct cursor *c, uint32_t psn, u
 	static struct frame f;
 	const struct nic_wqe *w = c->wqe;
 	const bool write = w->opcode == WQE_WRITE || w->opcode == WQE_WRITE_IMM;
-	const bool immediate = w->opcode == WQE_WRITE_IMM || w->opcode == WQE_SEND_IMM;
+	const bool invalidates = w->opcode == WQE_SEND_INVAL;
+	const bool immediate = w->opcode == WQE_WRITE_IMM || w->opcode == WQE_SEND_IMM || invalidates;
 	const uint32_t n = packets_of(w->total, mtu), first = write ? WRITE_FIRST : SEND_FIRST;
 	const bool corrupt = qp->verdict.corrupt;
 	for (uint32_t i = 0; i < n; i++) {
@@ -244,7 +247,9 @@ static void send_message(struct dg_nic_qp *qp, struct cursor *c, uint32_t psn, u
 		const uint32_t kind = n == 1 ? 4 : !i ? 0 : last ? 2 : 1;
 		const uint64_t left = w->total - (uint64_t)i * mtu;
 		const uint32_t size = left < mtu ? (uint32_t)left : mtu;
-		start(&f, qp, false, first + kind + (last && immediate), psn + i);
+		const uint32_t opcode = last && invalidates ? (n == 1 ? SEND_ONLY_INVAL : SEND_LAST_INVAL)
+							    : first + kind + (last && immediate);
+		start(&f, qp, false, opcode, psn + i);
 		if (last) /* an acknowledgement is wanted; an event, if so */
 			f.bytes[AT_BTH + 8] |= paths[qp_index(qp->qpn)].unreliable ? 0 : 0x80;
 		if (last && w->flags & WQE_SOLICITED)
@@ -365,7 +370,7 @@ void dg_mlx5_roce_entry(struct dg_nic_qp *qp, const struct nic_entry *e, uint8_t
 	if (!p->mtu || !load(qp, e, bytes, &w) || is_local(syndrome))
 		return;
 	const bool atomic = w.opcode >= WQE_ATOMIC_CS && w.opcode <= WQE_MASKED_FA;
-	const bool sends = w.opcode >= WQE_WRITE && w.opcode <= WQE_SEND_IMM;
+	const bool sends = (w.opcode >= WQE_WRITE && w.opcode <= WQE_SEND_IMM) || w.opcode == WQE_SEND_INVAL;
 	const uint32_t psn = p->psn, answer = answer_to(syndrome);
 	const uint32_t n = atomic ? 1 : packets_of(w.total, p->mtu);
 	struct cursor c = {.wqe = &w, .entry = bytes};

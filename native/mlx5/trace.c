@@ -85,7 +85,7 @@ static const char *op_name(uint32_t opcode)
 		[WQE_SEND] = "SEND", [WQE_SEND_IMM] = "SEND_IMM", [WQE_WAIT] = "WAIT",
 		[WQE_READ] = "READ", [WQE_ATOMIC_CS] = "COMPARE_SWAP", [WQE_ATOMIC_FA] = "FETCH_ADD",
 		[WQE_MASKED_CS] = "MASKED_COMPARE_SWAP", [WQE_MASKED_FA] = "MASKED_FETCH_ADD",
-		[WQE_DUMP] = "DUMP",
+		[WQE_DUMP] = "DUMP", [WQE_SEND_INVAL] = "SEND_INVAL", [WQE_UMR] = "UMR",
 	};
 	return opcode < 64 && names[opcode] ? names[opcode] : "unknown";
 }
@@ -127,6 +127,13 @@ void dg_mlx5_trace_entry(struct dg_nic_qp *qp, const struct nic_entry *e, bool i
 		else
 			add(&l, " lkey=%#x local=%#" PRIx64 "+%u", s->key, s->address, s->size);
 	}
+	if (e->opcode == WQE_UMR)
+		add(&l, " window=%#x", w->rkey);
+	if (e->opcode == WQE_UMR && w->window.binds)
+		add(&l, " lkey=%#x local=%#" PRIx64 "+%u variant=%#x", w->window.memory.key, w->window.memory.address,
+		    w->window.memory.size, w->window.variant);
+	if (e->opcode == WQE_SEND_INVAL)
+		add(&l, " invalidates=%#x", be32toh(w->immediate));
 	if (e->opcode == WQE_WRITE_IMM || e->opcode == WQE_SEND_IMM)
 		add(&l, " immediate=%#x", be32toh(w->immediate));
 	const uint32_t flags = e->flags;
@@ -140,15 +147,15 @@ void dg_mlx5_trace_entry(struct dg_nic_qp *qp, const struct nic_entry *e, bool i
 
 void dg_mlx5_trace_completion(struct dg_nic_qp *qp, const struct nic_cqe *e)
 {
-	static const char *const received[] = {
-		[CQE_WRITE_IMM] = "WRITE_IMM", [CQE_SEND] = "SEND", [CQE_SEND_IMM] = "SEND_IMM"};
+	static const char *const received[8] = {[CQE_WRITE_IMM] = "WRITE_IMM", [CQE_SEND] = "SEND",
+						[CQE_SEND_IMM] = "SEND_IMM", [CQE_SEND_INVAL] = "SEND_INVAL"};
 	struct line l = begin(qp);
 	if (e->opcode == CQE_REQUEST || e->opcode == CQE_REQUEST_ERROR)
 		add(&l, " entry=%u op=%s", e->index, op_name(e->send_opcode));
 	else if (e->opcode == CQE_RECEIVE_ERROR)
 		add(&l, " receive=%u", e->index);
 	else
-		add(&l, " receive=%u op=%s size=%u", e->index, received[e->opcode & 3], e->bytes);
+		add(&l, " receive=%u op=%s size=%u", e->index, received[e->opcode & 7], e->bytes);
 	if (e->syndrome)
 		add(&l, " completion=error syndrome=0x%x vendor=0x%x (%s)", e->syndrome, e->vendor,
 		    dg_mlx5_syndrome_name(e->syndrome));

@@ -35,6 +35,8 @@ static const struct command commands[] = {
 	COMMAND(REG_MR, reg_mr, dg_mlx5_reg_mr),
 	COMMAND(REREG_MR, rereg_mr, dg_mlx5_rereg_mr),
 	COMMAND_WITHOUT_RESPONSE(DEREG_MR, dereg_mr, dg_mlx5_dereg_mr),
+	COMMAND(ALLOC_MW, alloc_mw, dg_mlx5_alloc_mw),
+	COMMAND_WITHOUT_RESPONSE(DEALLOC_MW, dealloc_mw, dg_mlx5_dealloc_mw),
 	COMMAND(CREATE_COMP_CHANNEL, create_comp_channel, dg_mlx5_create_channel),
 	COMMAND(CREATE_CQ, create_cq, dg_mlx5_create_cq),
 	COMMAND(RESIZE_CQ, resize_cq, dg_mlx5_resize_cq),

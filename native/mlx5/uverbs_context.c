@@ -8,7 +8,8 @@
 #include "mlx5.h"
 
 enum { VENDOR = 0x02c9, CONNECTX_7 = 0x1021, PORT_DOWN = 1, PORT_ACTIVE = 4, POLLING = 2, LINK_UP = 5,
-       MTU_4096 = 5, WIDTH_4X = 2, SPEED_NDR = 128, ETHERNET = 2, IP_BASED_GIDS = 1 << 26, XRC = 1 << 20 };
+       MTU_4096 = 5, WIDTH_4X = 2, SPEED_NDR = 128, ETHERNET = 2, IP_BASED_GIDS = 1 << 26, WINDOWS = 1 << 17, XRC = 1 << 20,
+       WINDOWS_2B = 1 << 24 };
 
 static dg_device *device;
 static dg_nic *nic;
@@ -110,12 +111,13 @@ static void describe(const struct context *x, struct ib_uverbs_query_device_resp
 		.vendor_part_id = CONNECTX_7,
 		.max_qp = DG_NIC_QPS,
 		.max_qp_wr = DG_NIC_ENTRIES_MAX,
-		.device_cap_flags = XRC,
+		.device_cap_flags = WINDOWS | XRC | WINDOWS_2B,
 		.max_sge = MAX_SGES,
 		.max_sge_rd = MAX_SGES,
 		.max_cq = MAX_CQS,
 		.max_cqe = DG_NIC_CQES_MAX - 1,
 		.max_mr = DG_NIC_KEYS - 16,
+		.max_mw = DG_NIC_KEYS - 16,
 		.max_pd = MAX_PDS,
 		.max_ah = MAX_AHS,
 		.max_srq = MAX_SRQS,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Handles, and commands about protection domains, memory regions and CQs. Errors are those of the kernel's
+/* Handles, and commands about protection domains, memory regions and windows, and CQs. Errors are those of the kernel's
  * drivers/infiniband/core/uverbs_cmd.c: a handle that is used, and is wrong, is EINVAL; one that is
  * destroyed, ENOENT. */
 #include <errno.h>
@@ -18,6 +18,7 @@ int dg_mlx5_add(struct context *x, struct object *o, enum kind kind)
 	static const uint32_t most[] = {[KIND_PD] = MAX_PDS,
 					[KIND_XRCD] = MAX_XRCDS,
 					[KIND_AH] = MAX_AHS,
+					[KIND_MW] = DG_NIC_KEYS,
 					[KIND_MR] = DG_NIC_KEYS,
 					[KIND_CQ] = MAX_CQS,
 					[KIND_SRQ] = MAX_SRQS,
@@ -74,6 +75,13 @@ static int destroy_mr(struct mr *m)
 	return close_region(m);
 }
 
+static int destroy_mw(struct mw *w)
+{
+	dg_nic_window_close(dg_mlx5_nic(), w->key);
+	w->pd->users--;
+	return 0;
+}
+
 static int destroy_cq(struct cq *q)
 {
 	const int rc = dg_nic_cq_close(q->nic_cq);
@@ -117,6 +125,7 @@ int dg_mlx5_destroy(struct object *o)
 	if (o->users)
 		return -EBUSY;
 	const int rc = o->kind == KIND_AH    ? destroy_ah((struct ah *)o)
+		       : o->kind == KIND_MW  ? destroy_mw((struct mw *)o)
 		       : o->kind == KIND_MR  ? destroy_mr((struct mr *)o)
 		       : o->kind == KIND_CQ  ? destroy_cq((struct cq *)o)
 		       : o->kind == KIND_SRQ ? destroy_srq((struct srq *)o)
@@ -209,7 +218,7 @@ static int check_access(uint32_t flags)
 {
 	const uint32_t remote = IB_UVERBS_ACCESS_REMOTE_WRITE | IB_UVERBS_ACCESS_REMOTE_ATOMIC;
 	const uint32_t known = remote | IB_UVERBS_ACCESS_LOCAL_WRITE | IB_UVERBS_ACCESS_REMOTE_READ |
-			       IB_UVERBS_ACCESS_OPTIONAL_RANGE;
+			       IB_UVERBS_ACCESS_MW_BIND | IB_UVERBS_ACCESS_OPTIONAL_RANGE;
 	if (flags & remote && !(flags & IB_UVERBS_ACCESS_LOCAL_WRITE))
 		return -EINVAL;
 	return flags & ~known ? -EOPNOTSUPP : 0;
@@ -225,7 +234,8 @@ static int open_region(struct mr *m)
 		(m->access & IB_UVERBS_ACCESS_LOCAL_WRITE ? DG_NIC_LOCAL_WRITE : 0u) |
 		(m->access & IB_UVERBS_ACCESS_REMOTE_WRITE ? DG_NIC_REMOTE_WRITE : 0u) |
 		(m->access & IB_UVERBS_ACCESS_REMOTE_READ ? DG_NIC_REMOTE_READ : 0u) |
-		(m->access & IB_UVERBS_ACCESS_REMOTE_ATOMIC ? DG_NIC_REMOTE_ATOMIC : 0u);
+		(m->access & IB_UVERBS_ACCESS_REMOTE_ATOMIC ? DG_NIC_REMOTE_ATOMIC : 0u) |
+		(m->access & IB_UVERBS_ACCESS_MW_BIND ? DG_NIC_BIND : 0u);
 	int rc = dg_mlx5_memory(m->start, m->length, writes, dg_mlx5_is_alone(m->start, m->length),
 				&memory, &m->pages);
 	if (rc)
@@ -328,6 +338,38 @@ int dg_mlx5_dereg_mr(struct call *c)
 {
 	struct object *o = dg_mlx5_find(c->context, ((struct ib_uverbs_dereg_mr *)c->in)->mr_handle,
 					KIND_MR);
+	return o ? dg_mlx5_destroy(o) : -ENOENT;
+}
+
+int dg_mlx5_alloc_mw(struct call *c)
+{
+	const struct ib_uverbs_alloc_mw *q = (void *)c->in;
+	struct object *pd = dg_mlx5_find(c->context, q->pd_handle, KIND_PD);
+	if (!pd || q->mw_type < 1 || q->mw_type > 2)
+		return -EINVAL;
+	struct mw *w = calloc(1, sizeof *w);
+	int rc = w ? dg_mlx5_add(c->context, &w->o, KIND_MW) : -ENOMEM;
+	if (rc) {
+		free(w);
+		return rc;
+	}
+	rc = dg_nic_window_open(dg_mlx5_nic(), q->mw_type, pd->handle, &w->key);
+	if (rc) {
+		dg_mlx5_remove(&w->o);
+		return -ENOMEM;
+	}
+	w->pd = pd;
+	pd->users++;
+	struct ib_uverbs_alloc_mw_resp *r = (void *)c->out;
+	r->mw_handle = w->o.handle;
+	r->rkey = w->key;
+	c->out_size = sizeof *r;
+	return 0;
+}
+
+int dg_mlx5_dealloc_mw(struct call *c)
+{
+	struct object *o = dg_mlx5_find(c->context, ((struct ib_uverbs_dealloc_mw *)c->in)->mw_handle, KIND_MW);
 	return o ? dg_mlx5_destroy(o) : -ENOENT;
 }
 

@@ -18,6 +18,7 @@
  *	   |
  *	nic_peer.c        the queue pairs and keys of other NICs
  *	nic_part.c        the other parts of the adapter, for datagrams
+ *	nic_window.c      binds memory windows, which are keys, and invalidates them
  *	nic_key.c, nic_cq.c, nic_table.c, nic_wqe.c; executor.h
  *
  * States of an entry of the send queue:
@@ -65,7 +66,8 @@ enum {
 /* A key of this NIC or, cached, of another. */
 struct nic_key {
 	uint32_t key, pd, access, generation;
-	uint64_t address, size;
+	uint64_t address, size, offset; /* offset: as in nic_key_body, as is qpn */
+	uint32_t qpn, window; /* window: its type, or 0 */
 	struct exec_region local, remote; /* the region, unless of another NIC; its import. No entry: none */
 	dg_region *import;
 	uint64_t published; /* of another NIC: nic_public_key.key when it was imported */
@@ -321,16 +323,28 @@ static inline const struct nic_key *nic_key_find(const struct dg_nic *n, uint32_
 }
 
 /* nic_key.c */
-/* Whether size bytes at `address` are in the key; stores their offset. */
+/* Whether size bytes at `address` are in the key; stores their offset in its region. */
 static inline bool key_covers(const struct nic_key *k, uint64_t address, uint64_t size,
 			      uint64_t *offset)
 {
-	*offset = address - k->address;
-	return address >= k->address && size <= k->size && *offset <= k->size - size;
+	*offset = k->offset + (address - k->address);
+	return address >= k->address && size <= k->size && address - k->address <= k->size - size;
 }
+/* Gives a key without memory a number, and puts it into both tables. descriptor: what others import. */
+int dg_nic_key_add(struct dg_nic *n, struct nic_key *k, const uint8_t *descriptor, int length);
+/* Writes the key into the table for others. With the lock, as is the function below. */
+void dg_nic_key_publish(struct dg_nic *n, const struct nic_key *k, const uint8_t *descriptor, int length);
+/* Takes the key out of both tables. Returns its import. */
+dg_region *dg_nic_key_take_out(struct dg_nic *n, struct nic_key *k);
 void dg_nic_keys_close(struct dg_nic *n);
 /* Returns the rights (enum dg_nic_access) that a key of a region with this access can have. */
 uint32_t dg_nic_key_access(uint32_t access);
+
+/* nic_window.c */
+/* Executes the entry in n->wqe that binds a window or invalidates one. As dg_nic_execute(). */
+int dg_nic_window_change(struct dg_nic_qp *qp);
+/* A message asks for it. Returns false if the queue pair has no window with this key. */
+bool dg_nic_window_invalidate(struct dg_nic_qp *qp, uint32_t key);
 
 /* nic_cq.c */
 struct nic_cqe {

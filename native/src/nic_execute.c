@@ -15,7 +15,7 @@ int dg_nic_find_local(struct dg_nic_qp *qp, const struct nic_segment *s, uint32_
 	if (s->is_inline)
 		return EXECUTED;
 	const struct nic_key *k = nic_key_find(n, s->key);
-	if (__builtin_expect(!k, 0))
+	if (__builtin_expect(!k || k->window, 0))
 		return nic_fault(n, SYNDROME_LOCAL_PROTECTION, "lkey, unknown", s->key, 0);
 	if (k->pd != qp->c.pd)
 		return nic_fault(n, SYNDROME_LOCAL_PROTECTION, "lkey of another protection domain", k->pd,
@@ -46,6 +46,8 @@ int dg_nic_find_remote(struct dg_nic_qp *qp, uint32_t key, uint64_t address, uin
 	if (k->pd != qp->far_pd)
 		return nic_fault(n, SYNDROME_REMOTE_ACCESS, "rkey of another protection domain", k->pd,
 			    qp->far_pd);
+	if (__builtin_expect(k->qpn && k->qpn != qp->address.qpn, 0))
+		return nic_fault(n, SYNDROME_REMOTE_ACCESS, "rkey of another queue pair", k->qpn, qp->address.qpn);
 	if ((k->access & right) != right)
 		return nic_fault(n, SYNDROME_REMOTE_ACCESS, "access of the rkey", k->access, right);
 	if (!key_covers(k, address, size, &p->remote_offset))
@@ -241,6 +243,7 @@ static int to_peer(struct dg_nic_qp *qp, struct nic_entry *e)
 	case WQE_WRITE_IMM:
 	case WQE_SEND:
 	case WQE_SEND_IMM:
+	case WQE_SEND_INVAL:
 		return dg_nic_two_sided(qp, e);
 	default:
 		return atomic_entry(qp, e);
@@ -259,6 +262,8 @@ int dg_nic_execute(struct dg_nic_qp *qp, struct nic_entry *e)
 		return wait_entry(qp);
 	case WQE_DUMP:
 		return dump(qp);
+	case WQE_UMR:
+		return dg_nic_window_change(qp);
 	default:
 		break;
 	}

@@ -9,8 +9,8 @@
 static uint32_t region_access(uint32_t access)
 {
 	const uint32_t writes = DG_NIC_LOCAL_WRITE | DG_NIC_REMOTE_WRITE | DG_NIC_REMOTE_ATOMIC;
-	return (access & writes ? DG_ACCESS_WRITE : 0u) |
-	       (access & (DG_NIC_REMOTE_READ | DG_NIC_REMOTE_ATOMIC) ? DG_ACCESS_READ : 0u);
+	const uint32_t reads = DG_NIC_REMOTE_READ | DG_NIC_REMOTE_ATOMIC | DG_NIC_BIND;
+	return (access & writes ? DG_ACCESS_WRITE : 0u) | (access & reads ? DG_ACCESS_READ : 0u);
 }
 
 uint32_t dg_nic_key_access(uint32_t access)
@@ -28,7 +28,7 @@ uint32_t dg_nic_key_access(uint32_t access)
 static int check_key(struct dg_nic *n, dg_region *r, uint64_t address, uint32_t access)
 {
 	const uint32_t all = DG_NIC_LOCAL_WRITE | DG_NIC_REMOTE_WRITE | DG_NIC_REMOTE_READ |
-			     DG_NIC_REMOTE_ATOMIC;
+			     DG_NIC_REMOTE_ATOMIC | DG_NIC_BIND;
 	if (r->dev != n->engine.dev)
 		return dg_fail(EINVAL, "the region of a key belongs to another device than the NIC");
 	if (access & ~all)
@@ -76,7 +76,7 @@ static uint32_t free_index(struct dg_nic *n)
 	return 0;
 }
 
-static void publish(struct dg_nic *n, const struct nic_key *k, const uint8_t *descriptor, int length)
+void dg_nic_key_publish(struct dg_nic *n, const struct nic_key *k, const uint8_t *descriptor, int length)
 {
 	struct nic_public_key *p = &n->table->keys[key_index(k->key)];
 	struct nic_key_body body = {
@@ -85,6 +85,8 @@ static void publish(struct dg_nic *n, const struct nic_key *k, const uint8_t *de
 		.address = k->address,
 		.size = k->size,
 		.length = (uint32_t)length,
+		.qpn = k->qpn,
+		.offset = k->offset,
 	};
 	memcpy(body.descriptor, descriptor, (size_t)length);
 	/* Release, and acquire in load_key(): a reader that sees one of the new words also sees that
@@ -97,11 +99,11 @@ static void publish(struct dg_nic *n, const struct nic_key *k, const uint8_t *de
 static void put_in(struct dg_nic *n, const struct nic_key *k, const uint8_t *descriptor, int length)
 {
 	n->keys[key_index(k->key)] = *k;
-	publish(n, k, descriptor, length);
+	dg_nic_key_publish(n, k, descriptor, length);
 	atomic_store_explicit(&n->table->n_keys, ++n->n_keys, memory_order_relaxed);
 }
 
-static int add(struct dg_nic *n, struct nic_key *k, const uint8_t *descriptor, int length)
+int dg_nic_key_add(struct dg_nic *n, struct nic_key *k, const uint8_t *descriptor, int length)
 {
 	int rc = 0;
 	dg_poller_lock(&n->poller);
@@ -143,7 +145,7 @@ int dg_nic_key_open(dg_nic *n, dg_region *r, uint64_t address, uint32_t pd, uint
 	struct nic_key k = {.pd = pd, .access = access, .address = address};
 	int rc = make(n, r, &k, descriptor); /* the length of the descriptor, or an error */
 	if (rc >= 0)
-		rc = add(n, &k, descriptor, rc);
+		rc = dg_nic_key_add(n, &k, descriptor, rc);
 	if (rc)
 		dg_region_end(k.import);
 	else
@@ -151,8 +153,7 @@ int dg_nic_key_open(dg_nic *n, dg_region *r, uint64_t address, uint32_t pd, uint
 	return rc;
 }
 
-/* Takes the key out of both tables. Returns its import. Call with the lock held. */
-static dg_region *take_out(struct dg_nic *n, struct nic_key *k)
+dg_region *dg_nic_key_take_out(struct dg_nic *n, struct nic_key *k)
 {
 	dg_region *import = k->import;
 	atomic_store_explicit(&n->table->keys[k - n->keys].key, 0, memory_order_release);
@@ -178,7 +179,7 @@ int dg_nic_key_change(dg_nic *n, uint32_t key, dg_region *r, uint64_t address, u
 	}
 	dg_poller_lock(&n->poller);
 	const bool known = nic_key_find(n, key);
-	dg_region *unused = known ? take_out(n, &n->keys[key_index(key)]) : k.import;
+	dg_region *unused = known ? dg_nic_key_take_out(n, &n->keys[key_index(key)]) : k.import;
 	if (known) {
 		k.key = key;
 		k.generation = n->keys[key_index(key)].generation;
@@ -195,7 +196,7 @@ int dg_nic_key_close(dg_nic *n, uint32_t key)
 		return 0;
 	dg_poller_lock(&n->poller);
 	const bool known = nic_key_find(n, key);
-	dg_region *import = known ? take_out(n, &n->keys[key_index(key)]) : NULL;
+	dg_region *import = known ? dg_nic_key_take_out(n, &n->keys[key_index(key)]) : NULL;
 	dg_poller_unlock(&n->poller);
 	if (!known)
 		return no_key(key);
@@ -207,5 +208,5 @@ void dg_nic_keys_close(struct dg_nic *n)
 {
 	for (uint32_t i = 0; i < DG_NIC_KEYS; i++)
 		if (n->keys[i].key)
-			dg_region_end(take_out(n, &n->keys[i]));
+			dg_region_end(dg_nic_key_take_out(n, &n->keys[i]));
 }

@@ -134,6 +134,20 @@ static int send(struct dg_nic_qp *qp, struct nic_entry *e)
 	return rc;
 }
 
+/* Whether the peer has the window that the message asks it to invalidate. */
+static int find_window(struct dg_nic_qp *qp)
+{
+	struct dg_nic *n = qp->nic;
+	const uint32_t key = be32toh(n->wqe.immediate);
+	bool waits = false;
+	const struct nic_key *k = qp->peer ? dg_nic_peer_key(qp, key, &waits) : nic_key_find(n, key);
+	if (waits)
+		return nic_wait(qp, DG_NIC_WAITS_KEY);
+	return k && k->qpn == qp->address.qpn
+		       ? EXECUTED
+		       : nic_fault(n, SYNDROME_REMOTE_ACCESS, "key to invalidate, of no window of the peer", key, 0);
+}
+
 /* SEND and WRITE with an immediate value. */
 int dg_nic_two_sided(struct dg_nic_qp *qp, struct nic_entry *e)
 {
@@ -144,16 +158,24 @@ int dg_nic_two_sided(struct dg_nic_qp *qp, struct nic_entry *e)
 	if (!atomic_load_explicit(&qp->far->receive_entries, memory_order_relaxed))
 		return nic_fault(qp->nic, SYNDROME_RECEIVE_RETRIES,
 				 "message, to a queue pair without a receive queue, number", qp->address.qpn, 0);
-	const int rc = dg_nic_find_receive(qp);
+	int rc = dg_nic_find_receive(qp);
 	if (__builtin_expect(rc != EXECUTED, 0))
 		return rc;
 	e->message = (struct nic_message){
 		.opcode = w->opcode == WQE_WRITE_IMM ? CQE_WRITE_IMM
 			  : w->opcode == WQE_SEND    ? CQE_SEND
-						     : CQE_SEND_IMM,
+			  : w->opcode == WQE_SEND_IMM ? CQE_SEND_IMM
+						      : CQE_SEND_INVAL,
 		.immediate = w->opcode == WQE_SEND ? 0 : w->immediate,
 		.bytes = w->total,
 		.solicited = !!(w->flags & WQE_SOLICITED),
 	};
-	return w->opcode == WQE_WRITE_IMM ? dg_nic_one_sided(qp, e, DG_NIC_REMOTE_WRITE) : send(qp, e);
+	if (w->opcode == WQE_WRITE_IMM)
+		return dg_nic_one_sided(qp, e, DG_NIC_REMOTE_WRITE);
+	if (__builtin_expect(w->opcode == WQE_SEND_INVAL, 0))
+		rc = find_window(qp);
+	if (rc == FAILED)
+		return dg_nic_refuse(qp, e, SYNDROME_LOCAL_ACCESS, SYNDROME_REMOTE_ACCESS, qp->nic->fault.what,
+				     qp->nic->fault.value, 0);
+	return rc == EXECUTED ? send(qp, e) : rc;
 }

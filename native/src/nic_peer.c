@@ -108,8 +108,9 @@ static void import_memory(dg_device *dev, struct nic_key *k, const struct nic_ke
 		return;
 	k->remote.entry = dg_region_table_find(k->import->name, &k->remote.id);
 	/* What the peer says is not trusted. */
-	if (k->import->memory.size < k->size)
-		k->size = k->import->memory.size;
+	const uint64_t size = k->import->memory.size, room = k->offset < size ? size - k->offset : 0;
+	if (room < k->size)
+		k->size = room;
 	k->access &= dg_nic_key_access(k->import->access);
 }
 
@@ -126,6 +127,8 @@ static struct nic_key *import_key(struct dg_nic *n, uint64_t published, const st
 		.access = body->access,
 		.address = body->address,
 		.size = body->size,
+		.offset = body->offset,
+		.qpn = body->qpn,
 	};
 	if (body->length)
 		import_memory(n->engine.dev, k, body);

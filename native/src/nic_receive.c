@@ -143,7 +143,7 @@ static void receive_one(struct dg_nic_qp *qp, const struct nic_message *m)
 		.data = m->data,
 		.solicited = m->solicited,
 	};
-	const bool valid = m->opcode >= CQE_WRITE_IMM && m->opcode <= CQE_SEND_IMM &&
+	const bool valid = m->opcode >= CQE_WRITE_IMM && m->opcode <= CQE_SEND_INVAL &&
 			   m->n_inline <= (is_inline ? NIC_INLINE : NIC_CARRIED) &&
 			   m->bytes <= WQE_MESSAGE_MAX;
 	struct nic_verdict v = {0};
@@ -152,6 +152,8 @@ static void receive_one(struct dg_nic_qp *qp, const struct nic_message *m)
 	uint32_t syndrome = !valid ? SYNDROME_LOCAL_QP : m->syndrome ? m->syndrome : v.syndrome;
 	if (!syndrome && m->n_inline && !is_inline)
 		syndrome = store_carried(qp, m);
+	if (!syndrome && m->opcode == CQE_SEND_INVAL && !dg_nic_window_invalidate(qp, be32toh(m->immediate)))
+		syndrome = SYNDROME_LOCAL_ACCESS;
 	if (syndrome) {
 		const struct nic_fault f = {(uint8_t)syndrome, "receive, ended with an error", m->opcode,
 					    m->bytes};

@@ -129,7 +129,7 @@ static void complete(struct dg_nic_qp *qp, const struct nic_entry *e, uint8_t sy
 
 static bool is_send(const struct nic_entry *e)
 {
-	return e->opcode == WQE_SEND || e->opcode == WQE_SEND_IMM;
+	return e->opcode == WQE_SEND || e->opcode == WQE_SEND_IMM || e->opcode == WQE_SEND_INVAL;
 }
 
 /* Takes the provider's completions, and completes entries in order. */

@@ -44,13 +44,14 @@
 
 enum { NIC_WINDOW = 64, NIC_INLINE = 32, NIC_CARRIED = 256, NIC_DATAGRAMS = 32, NIC_TRY_BITS = 3 };
 #define NIC_MAGIC   0x31434e74696b6764ull /* "dgkitNC1" */
-#define NIC_VERSION 9u
+#define NIC_VERSION 10u
 #define NIC_SRQ_UNKNOWN 0x80000000u
 
-/* descriptor: of the region, `length` bytes; 0 if other NICs have no right to it. */
+/* descriptor: of the region, `length` bytes; 0 if other NICs have no right to it. offset: in the region, of the key's
+ * first byte. qpn: the queue pair whose peer alone may use the key, or 0. */
 struct nic_key_body {
-	uint32_t pd, access, length, reserved;
-	uint64_t address, size;
+	uint32_t pd, access, length, qpn;
+	uint64_t address, size, offset;
 	uint8_t descriptor[DG_DESCRIPTOR_MAX];
 };
 
@@ -113,7 +114,7 @@ struct nic_box {
 	struct nic_message messages[NIC_WINDOW];
 };
 
-_Static_assert(sizeof(struct nic_public_key) == 808 && sizeof(struct nic_box) == 51648,
+_Static_assert(sizeof(struct nic_public_key) == 816 && sizeof(struct nic_box) == 51648,
 	       "tests/safety/fuzz_nic_peers.py writes to both");
 
 /* The alignment is the layout's, not the system's page size: all of it is mapped at once. */

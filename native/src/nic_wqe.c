@@ -121,6 +121,41 @@ static bool parse_datagram(const uint8_t *bytes, uint32_t segments, struct nic_w
 	       fail(f, SYNDROME_LOCAL_LENGTH, "bytes of the datagram", w->total, DG_NIC_MTU);
 }
 
+/* A change of a key (UMR), as libmlx5 binds and invalidates memory windows: a control segment of 48 bytes, the key's
+ * context of 64, and 64 with the memory. */
+static bool parse_window(const uint8_t *bytes, uint32_t segments, struct nic_wqe *w, struct nic_fault *f)
+{
+	enum { INLINE = 1 << 7, CHECK_FREE = 1 << 5, CHECK_QPN = 1 << 3, SETS_LENGTH = 1 << 0, FREE = 1 << 6 };
+	const uint8_t *control = bytes + WQE_SEGMENT, *context = control + 48, *memory = context + 64;
+	if (!check_segments(segments, 8, 12, f))
+		return false;
+	struct nic_binding *b = &w->window;
+	*b = (struct nic_binding){
+		.binds = be64_at(control + 8) & SETS_LENGTH,
+		.is_free = control[0] & CHECK_FREE,
+		.is_own = control[0] & CHECK_QPN,
+		.variant = context[7],
+		.qpn = be32_at(context + 4) >> 8,
+		.access = (context[2] & 1 << 4 ? DG_NIC_REMOTE_READ : 0u) |
+			  (context[2] & 1 << 5 ? DG_NIC_REMOTE_WRITE : 0u) |
+			  (context[2] & 1 << 6 ? DG_NIC_REMOTE_ATOMIC : 0u),
+		.address = be64_at(context + 16),
+		.size = be64_at(context + 24),
+	};
+	w->rkey = be32_at(bytes + 12);
+	if (!b->binds)
+		return context[0] & FREE ||
+		       fail(f, SYNDROME_LOCAL_QP, "change of a key that neither binds nor frees it", w->rkey, 0);
+	if (!(control[0] & INLINE) || segments != 12)
+		return fail(f, SYNDROME_LOCAL_QP, "change of a key whose memory is not in the entry, segments",
+			    segments, 12);
+	b->memory = (struct nic_segment){
+		.size = be32_at(memory), .key = be32_at(memory + 4), .address = be64_at(memory + 8)};
+	return b->size == b->memory.size ||
+	       fail(f, SYNDROME_LOCAL_QP, "bytes of a memory window; its memory has the second number", b->size,
+		    b->memory.size);
+}
+
 /* Whether queue pairs of this kind execute the opcode. */
 static bool has_opcode(uint32_t transport, uint32_t opcode)
 {
@@ -135,6 +170,7 @@ static bool has_opcode(uint32_t transport, uint32_t opcode)
 		return true;
 	case WQE_WRITE:
 	case WQE_WRITE_IMM:
+	case WQE_UMR:
 		return transport == DG_NIC_UC;
 	default:
 		return false;
@@ -162,13 +198,17 @@ static bool parse_body(const uint8_t *bytes, uint32_t segments, uint32_t opmod, 
 {
 	if (__builtin_expect(transport != DG_NIC_RC, 0) && !has_opcode(transport, w->opcode))
 		return fail(f, SYNDROME_LOCAL_QP, "opcode, not of this transport", w->opcode, 0);
-	if (transport == DG_NIC_XRC_SEND && w->opcode != WQE_NOP && w->opcode != WQE_WAIT && w->opcode != WQE_DUMP)
+	if (transport == DG_NIC_XRC_SEND && w->opcode != WQE_NOP && w->opcode != WQE_WAIT && w->opcode != WQE_DUMP &&
+	    w->opcode != WQE_UMR)
 		return parse_xrc(bytes, segments, opmod, w, f);
 	switch (w->opcode) {
 	case WQE_NOP:
 		return true;
+	case WQE_UMR:
+		return parse_window(bytes, segments, w, f);
 	case WQE_SEND:
 	case WQE_SEND_IMM:
+	case WQE_SEND_INVAL:
 		if (transport == DG_NIC_UD)
 			return parse_datagram(bytes, segments, w, f);
 		return parse_data(bytes, 1, segments, w, f);
@@ -188,7 +228,7 @@ static bool parse_body(const uint8_t *bytes, uint32_t segments, uint32_t opmod, 
 	case WQE_MASKED_FA:
 		break;
 	default:
-		return fail(f, SYNDROME_LOCAL_QP, "opcode, unknown", w->opcode, WQE_DUMP);
+		return fail(f, SYNDROME_LOCAL_QP, "opcode, unknown", w->opcode, WQE_UMR);
 	}
 	if (!check_segments(segments, 2, WQE_SEGMENTS_MAX, f))
 		return false;

@@ -13,6 +13,7 @@
 
 enum {
 	WQE_NOP = 0x00,
+	WQE_SEND_INVAL = 0x01,
 	WQE_WRITE = 0x08,
 	WQE_WRITE_IMM = 0x09,
 	WQE_SEND = 0x0a,
@@ -23,7 +24,8 @@ enum {
 	WQE_ATOMIC_FA = 0x12,
 	WQE_MASKED_CS = 0x14,
 	WQE_MASKED_FA = 0x15,
-	WQE_DUMP = 0x23
+	WQE_DUMP = 0x23,
+	WQE_UMR = 0x25
 };
 /* Bits of fm_ce_se: a fence in bits 7 to 5, a CQE wanted in bits 3 and 2, an event at the receiver in 1. */
 enum { WQE_FENCE = 0xe0, WQE_CQE = 0x08, WQE_SOLICITED = 0x02 };
@@ -38,6 +40,7 @@ enum {
 	CQE_WRITE_IMM = 1,
 	CQE_SEND = 2,
 	CQE_SEND_IMM = 3,
+	CQE_SEND_INVAL = 4,
 	CQE_REQUEST_ERROR = 13,
 	CQE_RECEIVE_ERROR = 14
 };
@@ -49,6 +52,8 @@ enum nic_syndrome {
 	SYNDROME_LOCAL_QP = 0x02,
 	SYNDROME_LOCAL_PROTECTION = 0x04,
 	SYNDROME_FLUSHED = 0x05,
+	SYNDROME_BIND = 0x06,
+	SYNDROME_LOCAL_ACCESS = 0x11,
 	SYNDROME_REMOTE_REQUEST = 0x12,
 	SYNDROME_REMOTE_ACCESS = 0x13,
 	SYNDROME_REMOTE_OPERATION = 0x14,
@@ -64,6 +69,17 @@ struct nic_segment {
 	bool is_inline;
 };
 
+/* What an entry makes of the memory window whose key is its rkey: bound to `memory`, whose key is another's, or to
+ * nothing. variant: the low bits of its new key. access: enum dg_nic_access. qpn: its user, or WINDOW_ANY. */
+struct nic_binding {
+	bool binds, is_free, is_own; /* is_free, is_own: it has to be unbound; of this queue pair */
+	uint8_t variant;
+	uint32_t access, qpn;
+	uint64_t address, size;
+	struct nic_segment memory;
+};
+enum { WINDOW_ANY = 0xffffff };
+
 /* A checked entry. total: bytes of all segments. */
 struct nic_wqe {
 	uint32_t opcode, flags, blocks, n_segments;
@@ -74,6 +90,7 @@ struct nic_wqe {
 	uint32_t srq;	    /* XRC: the peer's; else 0 */
 	uint8_t gid[16];
 	struct dg_atomic atomic;
+	struct nic_binding window;
 	struct nic_segment segments[WQE_SEGMENTS_MAX];
 };
 

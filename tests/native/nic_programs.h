@@ -203,6 +203,30 @@ static UNUSED void put_short(struct program *p, uint8_t opcode, uint8_t flags)
 	put_entry(p, w, 1);
 }
 
+enum { REMOTE_READ = 1 << 4, REMOTE_WRITE = 1 << 5 }; /* as a key's context has them */
+
+/* Binds a memory window, as libmlx5 does, to `size` bytes at `at`, which entries address as `address`; size 0:
+ * invalidates it. variant: of the new key. qpn: its user. */
+static UNUSED void put_window(struct program *p, uint32_t window, uint8_t variant, uint32_t qpn, uint32_t lkey,
+			      const void *at, uint64_t address, uint32_t size, uint8_t access)
+{
+	uint8_t w[192] = {0};
+	const bool is_second = qpn != WINDOW_ANY;
+
+	control(p, w, WQE_UMR, size ? 12 : 8, WQE_CQE);
+	put32(w + 12, window);
+	w[16] = 0x90 | (is_second ? size ? 0x20 : 0x08 : 0);
+	put64(w + 24, size ? 0x203c6041 : 0x20006000); /* the fields that change */
+	w[64] = size ? 0 : 0x40;
+	w[66] = access;
+	put32(w + 68, qpn << 8 | variant);
+	put64(w + 80, address);
+	put64(w + 88, size);
+	data_segment(w + 128, at, lkey, size);
+	put_entry(p, w, size ? 3 : 2);
+	ring(p);
+}
+
 static UNUSED void put_receive(struct program *p, const void *address, uint32_t key, uint32_t size)
 {
 	uint8_t *w = (uint8_t *)p->c.receive_ring + (p->posted++ & (RECEIVES - 1)) * SGES * 16;

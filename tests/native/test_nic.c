@@ -1201,6 +1201,160 @@ TEST(a_list_of_receives_is_taken_in_its_order)
 	pair_close(&p);
 }
 
+/* Ends an entry of p->b, of which the error is SYNDROME_BIND or none. */
+static void check_window(struct pair *p, uint8_t syndrome, const char *why)
+{
+	const struct cqe c = wait_cqe(&p->b);
+
+	CHECK_EQ(c.syndrome, syndrome);
+	CHECK_EQ(c.bytes[56], WQE_UMR);
+	if (!syndrome)
+		return;
+	CHECK_SAYS(qp_info(&p->b).why, why);
+	restart(p);
+}
+
+/* An error of p->a, or none, for bytes at `address` of the key. */
+static void check_access(struct pair *p, uint8_t opcode, uint64_t address, uint32_t key, uint32_t size, uint8_t syndrome)
+{
+	put_copy(&p->a, opcode, (void *)(uintptr_t)address, key, p->mine, p->lkey, size);
+	ring(&p->a);
+	CHECK_EQ(wait_cqe(&p->a).syndrome, syndrome);
+	if (syndrome)
+		restart(p);
+}
+
+/* The pair, with a key to which windows may be bound, and a window. */
+static void open_window(struct pair *p, uint32_t type, uint32_t *parent, uint32_t *window)
+{
+	pair_open(p, DG_NIC_RECORD);
+	CHECK_EQ(dg_nic_key_open(p->nic, p->r_theirs, (uintptr_t)p->theirs, 7, DG_NIC_LOCAL_WRITE | DG_NIC_BIND,
+				 parent), 0);
+	CHECK_EQ(dg_nic_window_open(p->nic, type, 7, window), 0);
+}
+
+TEST(a_window_gives_access_to_a_part_until_it_is_invalidated)
+{
+	uint32_t parent, window, key;
+	struct pair p;
+
+	for (uint32_t type = 1; type <= 2; type++) {
+		open_window(&p, type, &parent, &window);
+		key = (window & ~0xffu) | 0x77;
+		check_access(&p, WQE_WRITE, 0, window, 8, SYNDROME_REMOTE_ACCESS);
+		check_access(&p, WQE_WRITE, (uintptr_t)p.theirs, parent, 8, SYNDROME_REMOTE_ACCESS);
+		put_window(&p.b, window, 0x77, type == 2 ? p.b.qpn : WINDOW_ANY, parent, p.theirs + 100, 4096, 50,
+			   REMOTE_WRITE);
+		check_window(&p, 0, NULL);
+		fill(p.mine, 50, type);
+		check_access(&p, WQE_WRITE, 4096, key, 50, 0);
+		check_pattern(p.theirs + 100, 0, 50, type);
+		check_access(&p, WQE_WRITE, 4097, key, 50, SYNDROME_REMOTE_ACCESS);
+		check_access(&p, WQE_WRITE, 4095, key, 1, SYNDROME_REMOTE_ACCESS);
+		check_access(&p, WQE_READ, 4096, key, 8, SYNDROME_REMOTE_ACCESS); /* it can be written only */
+		check_access(&p, WQE_WRITE, 4096, key + 1, 8, SYNDROME_REMOTE_ACCESS);
+		/* No key of one's own: of bytes to send, or for them. */
+		put_copy(&p.a, WQE_WRITE, p.theirs, p.rkey, (void *)4096, key, 8);
+		ring(&p.a);
+		CHECK_EQ(wait_cqe(&p.a).syndrome, SYNDROME_LOCAL_PROTECTION);
+		restart(&p);
+		put_window(&p.b, key, 0x78, type == 2 ? p.b.qpn : WINDOW_ANY, 0, NULL, 0, 0, 0);
+		check_window(&p, 0, NULL);
+		check_access(&p, WQE_WRITE, 4096, key, 8, SYNDROME_REMOTE_ACCESS);
+		/* A region that is closed takes its windows' memory with it. */
+		put_window(&p.b, window, 1, type == 2 ? p.b.qpn : WINDOW_ANY, parent, p.theirs, 0, 50, REMOTE_WRITE);
+		check_window(&p, 0, NULL);
+		CHECK_EQ(dg_region_close(p.r_theirs, PATIENCE), 0);
+		check_access(&p, WQE_WRITE, 0, (window & ~0xffu) | 1, 8, SYNDROME_REMOTE_ACCESS);
+		CHECK_EQ(dg_nic_window_close(p.nic, window), 0);
+		CHECK_EQ(dg_nic_window_close(p.nic, window), -EINVAL);
+		pair_close(&p);
+	}
+}
+
+TEST(windows_are_bound_to_what_their_lkey_allows)
+{
+	uint32_t parent, window, second, foreign, read_only;
+	struct pair p;
+
+	open_window(&p, 1, &parent, &window);
+	CHECK_EQ(dg_nic_window_open(p.nic, 3, 7, &second), -EINVAL);
+	CHECK_EQ(dg_nic_window_open(p.nic, 2, 7, &second), 0);
+	CHECK_EQ(dg_nic_key_open(p.nic, p.r_theirs, 0, 8, DG_NIC_LOCAL_WRITE | DG_NIC_BIND, &foreign), 0);
+	CHECK_EQ(dg_nic_key_open(p.nic, p.r_theirs, 0, 7, DG_NIC_BIND, &read_only), 0);
+	const struct {
+		uint32_t window, qpn, lkey, size;
+		uint64_t at;
+		const char *why;
+	} wrong[] = {
+		{parent, WINDOW_ANY, parent, 8, (uintptr_t)p.theirs, "of no memory window"},
+		{window, WINDOW_ANY, p.rkey, 8, (uintptr_t)p.theirs, "cannot be bound"},
+		{window, WINDOW_ANY, foreign, 8, 0, "cannot be bound"},
+		{window, WINDOW_ANY, second, 8, 0, "cannot be bound"},
+		{window, WINDOW_ANY, read_only, 8, 0, "cannot be written"},
+		{window, WINDOW_ANY, parent, 8, (uintptr_t)p.theirs + SIZE - 7, "outside its lkey"},
+		{window, p.b.qpn, parent, 8, (uintptr_t)p.theirs, "user of a memory window"},
+		{second, WINDOW_ANY, parent, 8, (uintptr_t)p.theirs, "user of a memory window"},
+		{second, p.a.qpn, parent, 8, (uintptr_t)p.theirs, "user of a memory window"},
+		{second, p.b.qpn, 0, 0, 0, "to invalidate"},
+	};
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
+		put_window(&p.b, wrong[i].window, 9, wrong[i].qpn, wrong[i].lkey, (void *)(uintptr_t)wrong[i].at, 0,
+			   wrong[i].size, REMOTE_WRITE);
+		check_window(&p, SYNDROME_BIND, wrong[i].why);
+	}
+	put_window(&p.b, second, 9, p.b.qpn, parent, p.theirs, 0, 8, REMOTE_WRITE);
+	check_window(&p, 0, NULL);
+	put_window(&p.b, second, 10, p.b.qpn, parent, p.theirs, 0, 8, REMOTE_WRITE);
+	check_window(&p, SYNDROME_BIND, "still bound");
+	CHECK_EQ(dg_nic_window_close(p.nic, parent), -EINVAL);
+	pair_close(&p);
+}
+
+/* A SEND that asks the receiver to invalidate a window. */
+static void put_invalidating(struct pair *p, uint32_t key)
+{
+	uint8_t w[64] = {0};
+
+	put_receive(&p->b, p->theirs, p->rkey, 100);
+	control(&p->a, w, WQE_SEND_INVAL, 2, WQE_CQE);
+	put32(w + 12, key);
+	data_segment(w + 16, p->mine, p->lkey, 20);
+	put_entry(&p->a, w, 1);
+	ring(&p->a);
+}
+
+TEST(a_message_invalidates_a_window_of_its_receiver)
+{
+	uint32_t parent, window;
+	struct pair p;
+	struct cqe c;
+
+	open_window(&p, 2, &parent, &window);
+	put_window(&p.b, window, 9, p.b.qpn, parent, p.theirs + 100, 0, 50, REMOTE_WRITE);
+	check_window(&p, 0, NULL);
+	const uint32_t key = (window & ~0xffu) | 9;
+	check_access(&p, WQE_WRITE, 0, key, 8, 0);
+	/* It is of this queue pair's peer only. */
+	put_copy(&p.b, WQE_WRITE, NULL, key, p.theirs, p.rkey, 8);
+	ring(&p.b);
+	CHECK_EQ(wait_cqe(&p.b).syndrome, SYNDROME_REMOTE_ACCESS);
+	restart(&p);
+	fill(p.mine, 20, 4);
+	put_invalidating(&p, key);
+	CHECK_EQ(wait_cqe(&p.a).syndrome, 0);
+	c = wait_receive(&p.b);
+	CHECK_EQ(c.opcode, CQE_SEND_INVAL);
+	CHECK_EQ(c.size, 20);
+	CHECK_EQ(be32_at(c.bytes + 36), key);
+	check_pattern(p.theirs, 0, 20, 4);
+	check_access(&p, WQE_WRITE, 0, key, 8, SYNDROME_REMOTE_ACCESS);
+	put_invalidating(&p, key);
+	CHECK_EQ(wait_cqe(&p.a).syndrome, SYNDROME_REMOTE_ACCESS);
+	CHECK_EQ(wait_receive(&p.b).syndrome, SYNDROME_LOCAL_ACCESS);
+	pair_close(&p);
+}
+
 enum { DOMAIN = 3, FIRST_QUEUE = 0x101 };
 
 /* A queue for XRC with its list of receives; its CQ, whose CQEs are at `cqes`. */
@@ -1858,7 +2012,7 @@ TEST(wrong_configurations_are_refused)
 	q = (dg_nic_cq_config){ .ring = p.a.cqes, .entries = 4, .entry_size = 256 };
 	CHECK_EQ(dg_nic_cq_open(p.nic, &q, &cq), -EINVAL);
 	CHECK_EQ(dg_nic_key_open(p.nic, p.r_mine, UINT64_MAX, 7, 0, &key), -ERANGE);
-	CHECK_EQ(dg_nic_key_open(p.nic, p.r_mine, 0, 7, 16, &key), -EINVAL);
+	CHECK_EQ(dg_nic_key_open(p.nic, p.r_mine, 0, 7, 32, &key), -EINVAL);
 	CHECK_EQ(dg_nic_qp_modify(p.a.qp, DG_NIC_RTR, &far, 0), -EINVAL);
 	CHECK_SAYS(dg_last_error(), "state RTS and cannot go to RTR");
 	CHECK_EQ(dg_nic_qp_modify(p.a.qp, DG_NIC_RESET, NULL, 0), 0);
@@ -2229,7 +2383,8 @@ static uint64_t random_of(const uint64_t *values, uint32_t n)
 static uint32_t random_entry(struct pair *p, uint8_t *w, uint8_t *key_start)
 {
 	static const uint8_t opcodes[] = { WQE_NOP, WQE_WRITE, WQE_READ, WQE_ATOMIC_FA, WQE_ATOMIC_CS,
-					   WQE_MASKED_FA, WQE_MASKED_CS, WQE_SEND, WQE_DUMP, 0x7e };
+					   WQE_MASKED_FA, WQE_MASKED_CS, WQE_SEND, WQE_DUMP, WQE_UMR,
+					   WQE_SEND_INVAL, 0x7e };
 	const uint64_t sizes[] = { 0, 1, 8, 64, 4095, 4096, 4097, 70000, 0x7fffffff, WQE_INLINE | 9,
 				   WQE_INLINE | 300, 0xffffffff, 4 };
 	const uint64_t places[] = { (uintptr_t)key_start, (uintptr_t)key_start + 8,

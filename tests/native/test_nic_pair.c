@@ -117,6 +117,18 @@ static void use_number_again(struct here *h)
 	} while (key != h->mine.key);
 }
 
+/* Gives the peer write access to 32 bytes of the first region, the first of which is its address 4096. */
+static uint32_t bind_window(struct here *h)
+{
+	uint32_t key, window;
+
+	CHECK_EQ(dg_nic_key_open(h->nic, h->region, 0, 7, DG_NIC_LOCAL_WRITE | DG_NIC_BIND, &key), 0);
+	CHECK_EQ(dg_nic_window_open(h->nic, 2, 7, &window), 0);
+	put_window(&h->p, window, 200, h->p.qpn, key, (void *)16, 4096, 32, REMOTE_WRITE);
+	check_done(&h->p);
+	return (window & ~0xffu) | 200;
+}
+
 /* The other side of most tests: posts receives, and says what it got. */
 static void receiver(int fd)
 {
@@ -139,6 +151,9 @@ static void receiver(int fd)
 		} else if (command == 'c') {
 			CHECK_EQ(dg_region_close(h.region, PATIENCE), 0);
 			say(fd, h.bytes, 64);
+		} else if (command == 'b') {
+			const uint32_t window = bind_window(&h);
+			say(fd, &window, sizeof(window));
 		} else if (command == 'v') {
 			say(fd, h.second.addr, 8);
 		} else if (command == 'x') { /* the peer has reset its queue pair */
@@ -235,6 +250,44 @@ TEST(a_key_that_its_process_closed_is_refused)
 	put_copy(&h.p, WQE_WRITE, far_at(&h, 0), h.theirs.key, h.bytes, h.mine.key, 8);
 	ring(&h.p);
 	CHECK_EQ(wait_cqe(&h.p).syndrome, SYNDROME_REMOTE_ACCESS);
+	finish(&o, &h);
+}
+
+TEST(a_window_of_another_process_leads_to_a_part_of_its_region)
+{
+	struct other o = start(receiver);
+	uint8_t w[64] = {0}, first[64];
+	struct here h;
+	uint32_t window;
+	struct cqe c;
+
+	here_open(&h, o.fd);
+	say(o.fd, "b", 1);
+	hear(o.fd, &window, sizeof(window));
+	await(o.fd);
+	fill(h.bytes, 32, 6);
+	put_copy(&h.p, WQE_WRITE, (void *)4096, window, h.bytes, h.mine.key, 32);
+	ring(&h.p);
+	check_done(&h.p);
+	/* A message invalidates it. */
+	order(&o, 'r');
+	control(&h.p, w, WQE_SEND_INVAL, 2, WQE_CQE);
+	put32(w + 12, window);
+	data_segment(w + 16, h.bytes, h.mine.key, 8);
+	put_entry(&h.p, w, 1);
+	ring(&h.p);
+	check_done(&h.p);
+	say(o.fd, "w", 1);
+	hear(o.fd, &c, sizeof(c));
+	CHECK_EQ(c.opcode, CQE_SEND_INVAL);
+	put_copy(&h.p, WQE_WRITE, (void *)4096, window, h.bytes, h.mine.key, 8);
+	ring(&h.p);
+	CHECK_EQ(wait_cqe(&h.p).syndrome, SYNDROME_REMOTE_ACCESS);
+	say(o.fd, "c", 1);
+	hear(o.fd, first, sizeof(first));
+	await(o.fd);
+	check_pattern(first + 16, 0, 32, 6);
+	CHECK_EQ(first[15] | first[48], 0);
 	finish(&o, &h);
 }
 

@@ -61,6 +61,8 @@ def plain():
             (9, "mr", struct.pack("<QQQQII", response, ring(), 512, base, pd, 7)),
             (11, 0, struct.pack("<QIIQQQII", response, handle("mr"), 7, ring(), 64, base, pd, 1)),
             (13, 0, struct.pack("<I", handle("mr"))),
+            (14, "mw", struct.pack("<QIB3x", response, pd, chance.choice([1, 2, 3]))),
+            (16, 0, struct.pack("<I", handle("mw"))),
             (17, "channel", struct.pack("<Q", response)),
             (
                 18,

@@ -27,7 +27,7 @@ LIMIT_S = 30.0  # a peer that is not ready ends an entry after 4 s; the machine 
 PATIENT = {"a receive of the peer"}  # without a time limit, as the peer's program decides
 NUMBERS = [0, 1, 3, 6, 63, 64, 65, 768, 769, 1 << 31, (1 << 32) - 1, 1 << 63, (1 << 64) - 1]
 # Offsets in a NIC's table (nic_table.h).
-KEYS, KEY_SIZE, BOXES, BOX_SIZE = 4096, 808, (4096 + 8192 * 808 + 4095) & ~4095, 51648
+KEYS, KEY_SIZE, BOXES, BOX_SIZE = 4096, 816, (4096 + 8192 * 816 + 4095) & ~4095, 51648
 
 HOSTILE = """
 import ctypes, random, sys
@@ -47,7 +47,7 @@ for line in sys.stdin:
     for _ in range(chance.choice([0, 100, 10000])):
         at, size = chance.choice([
             (KEYS + KEY_SIZE * (key.number >> 8), KEY_SIZE),
-            (KEYS + KEY_SIZE * (key.number >> 8) + 8, 32),  # what is read with its descriptor
+            (KEYS + KEY_SIZE * (key.number >> 8) + 8, 40),  # what is read with its descriptor
             (BOXES + BOX_SIZE * (queue.number & 1023), 128),
             (BOXES + BOX_SIZE * (queue.number & 1023), BOX_SIZE),
         ])

@@ -67,7 +67,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (dg_nic_parse(bytes, 7, 0x521, transport, &w, &f)) {
 		must(!f.syndrome && claimed == (size_t)w.blocks * WQE_BLOCK);
 		check_segments(&w);
-		must(transport == DG_NIC_RC || w.opcode < WQE_READ || w.opcode == WQE_DUMP);
+		must(transport == DG_NIC_RC || w.opcode < WQE_READ || w.opcode == WQE_DUMP || w.opcode == WQE_UMR);
 		must(transport != DG_NIC_UD || !w.total || w.total <= DG_NIC_MTU || w.opcode == WQE_DUMP);
 		check_atomic(&w);
 	} else {
