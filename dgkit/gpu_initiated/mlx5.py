@@ -12,14 +12,14 @@ from dataclasses import dataclass
 WQE_SIZE = CQE_SIZE = 64
 _SEGMENT = 16
 OPCODES = {
-    0x00: "NOP", 0x08: "WRITE", 0x09: "WRITE_IMM", 0x0A: "SEND", 0x0B: "SEND_IMM", 0x0F: "WAIT",
-    0x10: "READ", 0x11: "COMPARE_SWAP", 0x12: "FETCH_ADD", 0x14: "MASKED_COMPARE_SWAP",
-    0x15: "MASKED_FETCH_ADD", 0x23: "DUMP",
+    0x00: "NOP", 0x01: "SEND_INVAL", 0x08: "WRITE", 0x09: "WRITE_IMM", 0x0A: "SEND",
+    0x0B: "SEND_IMM", 0x0F: "WAIT", 0x10: "READ", 0x11: "COMPARE_SWAP", 0x12: "FETCH_ADD",
+    0x14: "MASKED_COMPARE_SWAP", 0x15: "MASKED_FETCH_ADD", 0x23: "DUMP", 0x25: "UMR",
 }  # fmt: skip
 _REMOTE = frozenset({0x08, 0x09, 0x10, 0x11, 0x12, 0x14, 0x15})  # have a remote address segment
 _ATOMIC = frozenset({0x11, 0x12, 0x14, 0x15})
 _IMMEDIATE = frozenset({0x09, 0x0B})
-_WAIT = 0x0F
+_WAIT, _UMR = 0x0F, 0x25
 _INLINE = 1 << 31
 # Opcodes of completions.
 _SENT, _RESPONDER, _ERRORS, _INVALID = 0, (1, 2, 3, 4), (13, 14), 15
@@ -129,6 +129,8 @@ def decode_wqe(entry: bytes) -> WorkEntry:
     elif opcode == _WAIT:
         limit, number = struct.unpack_from(">8xII", entry, at)
         operands, at = (limit, number & 0xFFFFFF), len(entry)
+    elif opcode == _UMR:
+        at = len(entry)  # its segments describe a key
     data = _pieces(entry[: segments * _SEGMENT], at)
     return WorkEntry(
         index=first >> 8 & 0xFFFF, qpn=second >> 8, opcode=opcode, segments=segments,

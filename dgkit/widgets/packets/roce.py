@@ -17,6 +17,7 @@ _OPCODES = [
     *_SEND, "SEND only with immediate", *_WRITE, "WRITE only with immediate", "READ request",
     "READ response first", "READ response middle", "READ response last", "READ response only",
     "acknowledge", "atomic acknowledge", "COMPARE_SWAP", "FETCH_ADD",
+    "opcode 21", "SEND last with invalidate", "SEND only with invalidate",
 ]  # fmt: skip
 _NEGATIVE = [
     "sequence error", "invalid request", "remote access error", "remote operation error",
@@ -27,10 +28,12 @@ _ATOMIC: _Header = ("AtomicETH", ">QIQQ", ("address", "rkey", "operand", "compar
 _AETH: _Header = ("AETH", ">I", ("syndrome",))
 _ATOMIC_ACK: _Header = ("AtomicAckETH", ">Q", ("old value",))
 _IMMEDIATE: _Header = ("ImmDt", ">I", ("immediate",))
+_INVALIDATE: _Header = ("IETH", ">I", ("rkey",))
 _EXTENDED = {
     3: [_IMMEDIATE], 5: [_IMMEDIATE], 6: [_RETH], 9: [_IMMEDIATE], 10: [_RETH],
     11: [_RETH, _IMMEDIATE], 12: [_RETH], 13: [_AETH], 15: [_AETH], 16: [_AETH], 17: [_AETH],
-    18: [_AETH, _ATOMIC_ACK], 19: [_ATOMIC], 20: [_ATOMIC],
+    18: [_AETH, _ATOMIC_ACK], 19: [_ATOMIC], 20: [_ATOMIC], 22: [_INVALIDATE],
+    23: [_INVALIDATE],
 }  # fmt: skip
 _HEX = frozenset({"address", "rkey", "immediate", "operand", "compare", "old value"})
 
