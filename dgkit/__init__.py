@@ -73,7 +73,9 @@ if TYPE_CHECKING:
     from .memory import empty as empty
     from .memory import wrap as wrap
     from .report import BandwidthReport as BandwidthReport
+    from .report import Differences as Differences
     from .report import LatencyReport as LatencyReport
+    from .report import differences as differences
     from .session import Session as Session
     from .session.connect import connect as connect
     from .types import Access as Access
@@ -106,7 +108,7 @@ _NAMES = {
         *("WC_DTYPE", "WR_DTYPE"),
     ),
     "memory": ("empty", "wrap"),
-    "report": ("BandwidthReport", "LatencyReport"),
+    "report": ("BandwidthReport", "Differences", "LatencyReport", "differences"),
     "session": ("Session", "connect"),
     "types": ("Access", "Op", "Status", "TransferPath"),
     "errors": (
