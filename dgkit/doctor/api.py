@@ -139,7 +139,10 @@ def examine(
         again = [diagnose(machines, goal=goal, only=only, **options) for goal in others]
         if not again:
             return found
-        best = next((one for one in again if one.verdict is not Verdict.NOT_APPLICABLE), again[0])
+        best = next(
+            (finding for finding in again if finding.verdict is not Verdict.NOT_APPLICABLE),
+            again[0],
+        )
         return structs.replace(best, chosen=f"the goal {found.goal} needs none of these checks")
 
 

@@ -61,7 +61,7 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
         if serving and all(path.verdict is Verdict.FAIL for path in serving):
             return Verdict.FAIL
         runs = any(path.works for path in serving)
-        findings = [one for one in self.findings if self._counts(one, runs=runs)]
+        findings = [finding for finding in self.findings if self._counts(finding, runs=runs)]
         verdict = worst(findings)
         blocking = {check for path in self.data_paths for check in path.blocked_by}
         failed = {f.check for f in findings if f.verdict is Verdict.FAIL}

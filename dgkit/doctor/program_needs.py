@@ -56,7 +56,9 @@ class Answer(msgspec.Struct, frozen=True):
         """The finding that blocks the best data path, if the machine is not fine."""
         serving = [path for path in self.diagnosis.data_paths if path.serves]
         causes = serving[0].causes if serving and not self.fine else ()
-        return next((one for one in self.diagnosis.findings if one.check in causes), None)
+        return next(
+            (finding for finding in self.diagnosis.findings if finding.check in causes), None
+        )
 
     @property
     def sentence(self) -> str:

@@ -68,16 +68,18 @@ def restart_once(findings: Sequence[Finding]) -> list[Finding]:
     Card settings take effect at a power cycle, not at a restart. If a finding asks for a power
     cycle, the cycle replaces the restarts that other findings ask for.
     """
-    alarms = (one for one in findings if one.verdict in (Verdict.WARN, Verdict.FAIL))
-    asking = next((one for one in alarms if any(OFF_AND_ON in line for line in one.remedy)), None)
+    alarms = (finding for finding in findings if finding.verdict in (Verdict.WARN, Verdict.FAIL))
+    asking = next(
+        (finding for finding in alarms if any(OFF_AND_ON in line for line in finding.remedy)), None
+    )
     if asking is None:
         return list(findings)
     cycle = f"# The power cycle of {asking.check} restarts the machine, too."
     return [
         msgspec.structs.replace(
-            one, remedy=tuple(cycle if line in _RESTARTS else line for line in one.remedy)
+            finding, remedy=tuple(cycle if line in _RESTARTS else line for line in finding.remedy)
         )
-        for one in findings
+        for finding in findings
     ]
 
 

@@ -233,7 +233,7 @@ class _Run:
 def _run_check(check: Check, case: Case) -> _Judged:
     if case.goal in check.goals:
         with tracing() as trace:
-            results = tuple(_with_log(case.machine, one) for one in check.findings(case))
+            results = tuple(_with_log(case.machine, result) for result in check.findings(case))
         return _Judged(tuple(_fit_remedy(case.machine, result) for result in results), trace)
     goals = ", ".join(str(goal) for goal in Goal if goal in check.goals)
     needed = f"--goal {goals}"

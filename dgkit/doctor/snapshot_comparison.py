@@ -40,7 +40,7 @@ class Difference(msgspec.Struct, frozen=True):
         """Worst verdicts of A and of B."""
         none = Verdict.NOT_APPLICABLE
         both = (self.first, self.second)
-        first, second = (max((one.verdict for one in side), default=none) for side in both)
+        first, second = (max((finding.verdict for finding in side), default=none) for side in both)
         return first, second
 
     @property
@@ -91,7 +91,7 @@ class Comparison(msgspec.Struct, frozen=True):
             "b": self.second.case.machine.name,
             "verdicts": [str(self.first.verdict), str(self.second.verdict)],
             "data_paths": [{"name": a.name, "a": a.word, "b": b.word} for a, b in self.paths],
-            "differences": [one.as_dict() for one in self.differences],
+            "differences": [difference.as_dict() for difference in self.differences],
             "same": self.same,
             "readings": list(self.readings),
         }
@@ -99,8 +99,8 @@ class Comparison(msgspec.Struct, frozen=True):
 
 def compare(first: Machine, second: Machine, *, goal: Goal | None, size: int = SIZE) -> Comparison:
     """Judge two recorded machines for one goal, by default that of the first, and compare."""
-    one = diagnose([first], goal=goal, size=size)
-    return _compared(one, diagnose([second], goal=one.goal, size=size))
+    diagnosis = diagnose([first], goal=goal, size=size)
+    return _compared(diagnosis, diagnose([second], goal=diagnosis.goal, size=size))
 
 
 def against(first: Machine, second: Diagnosis) -> Comparison:
@@ -108,13 +108,13 @@ def against(first: Machine, second: Diagnosis) -> Comparison:
     return _compared(diagnose([first], goal=second.goal, size=second.case.size), second)
 
 
-def _compared(one: Diagnosis, other: Diagnosis) -> Comparison:
-    checks = [_difference(name, one, other) for name in _names(one, other)]
+def _compared(first: Diagnosis, second: Diagnosis) -> Comparison:
+    checks = [_difference(name, first, second) for name in _names(first, second)]
     different = [check for check in checks if _comparable(check.first) != _comparable(check.second)]
     different.sort(key=lambda d: (not d.is_relevant, not d.matters, -max(d.verdicts)))
     same = len(checks) - len(different)
-    readings = tuple(_readings(one.case.machine, other.case.machine))
-    return Comparison(one, other, tuple(different), same, readings)
+    readings = tuple(_readings(first.case.machine, second.case.machine))
+    return Comparison(first, second, tuple(different), same, readings)
 
 
 def _names(*diagnoses: Diagnosis) -> tuple[str, ...]:
@@ -122,18 +122,18 @@ def _names(*diagnoses: Diagnosis) -> tuple[str, ...]:
 
 
 def _findings(diagnosis: Diagnosis, check: str) -> tuple[Finding, ...]:
-    return tuple(sorted(diagnosis.of(check), key=lambda one: -one.verdict))
+    return tuple(sorted(diagnosis.of(check), key=lambda finding: -finding.verdict))
 
 
-def _difference(check: str, one: Diagnosis, other: Diagnosis) -> Difference:
-    first, second = _findings(one, check), _findings(other, check)
+def _difference(check: str, a: Diagnosis, b: Diagnosis) -> Difference:
+    first, second = _findings(a, check), _findings(b, check)
     title = (*first, *second)[0].title
-    return Difference(check, title, check in serving(one.goal), first, second)
+    return Difference(check, title, check in serving(a.goal), first, second)
 
 
 def _comparable(findings: Iterable[Finding]) -> list[tuple[Verdict, str, str]]:
     """Return the parts of findings that are compared, without the devices' addresses."""
-    return sorted((one.verdict, one.found, one.needed) for one in findings)
+    return sorted((finding.verdict, finding.found, finding.needed) for finding in findings)
 
 
 def _readings(first: Machine, second: Machine) -> Iterator[str]:

@@ -80,6 +80,6 @@ def only_good(machine: Machine, findings: Iterable[Finding], what: str) -> Itera
         return
     found = list(findings)
     good = (Verdict.OK, Verdict.NOT_APPLICABLE)
-    yield from (one for one in found if one.verdict in good)
-    if any(one.verdict not in good for one in found):
+    yield from (result for result in found if result.verdict in good)
+    if any(result.verdict not in good for result in found):
         yield finding.n_a(f"{what} of a virtual machine are not judged")

@@ -46,8 +46,8 @@ def _numa(case: Case) -> Iterator[Finding]:
     else:
         devices = _devices(case)
         found = [_judge_pair(case, pair) for pair in pairs.pairs(case.machine, case.goal)]
-        if case.goal is not Goal.ARM_DMA or any(one.verdict is Verdict.OK for one in found):
-            found = [_without_warning(one) for one in found]
+        if case.goal is not Goal.ARM_DMA or any(result.verdict is Verdict.OK for result in found):
+            found = [_without_warning(result) for result in found]
         yield from only_good(case.machine, found, "nodes")
         yield _judge_cpus(case, sorted({tree.numa(device.address) for device in devices}))
 

@@ -98,7 +98,7 @@ def _judge_device_rules(machine: Machine) -> Finding | None:
     """Return the finding if device rules exclude files that are in the container, else None."""
     paths = [path for path, error in machine.know(refused).items() if error == "EPERM"]
     wanted = [path for path in paths if "gdrdrv" not in path and "imex" not in path]
-    if any(one.code == 0 for one in machine.know(cuda.contexts).values()):
+    if any(context.code == 0 for context in machine.know(cuda.contexts).values()):
         wanted = [path for path in wanted if "nvidia" not in path]  # CUDA could open them
     if not wanted:
         return None

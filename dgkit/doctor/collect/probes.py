@@ -110,7 +110,7 @@ def context() -> dict[str, Any]:
     count = min(int(first.get("count", "0")), _MAX_GPUS)
     children = [_fork(lambda ordinal=at: _create(ordinal)) for at in range(count)]  # type: ignore[misc]
     found = [_result(*child, until) for child in children]
-    return {"why": first.get("why", ""), "devices": [_context_answer(one) for one in found]}
+    return {"why": first.get("why", ""), "devices": [_context_answer(result) for result in found]}
 
 
 def _context_answer(answer: dict[str, str]) -> dict[str, Any]:

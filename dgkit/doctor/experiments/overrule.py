@@ -78,10 +78,10 @@ def overrule(diagnosis: Diagnosis, results: Sequence[Result]) -> Diagnosis:
     tried = [result for result in results if result.verdict is not Verdict.UNKNOWN]
     failed = [_finding(result) for result in tried if result.verdict is Verdict.FAIL]
     refuted = _refuted(tried)
-    findings = [_overruled(refuted, one) for one in diagnosis.findings]
+    findings = [_overruled(refuted, found) for found in diagnosis.findings]
     return msgspec.structs.replace(
         diagnosis,
-        findings=(*failed, *sorted(findings, key=lambda one: -one.verdict)),
+        findings=(*failed, *sorted(findings, key=lambda found: -found.verdict)),
         data_paths=tuple(_overruled_path(path, tried, refuted) for path in diagnosis.data_paths),
         tried=tuple(results),
     )
@@ -89,10 +89,10 @@ def overrule(diagnosis: Diagnosis, results: Sequence[Result]) -> Diagnosis:
 
 def _finding(result: Result) -> Finding:
     name = result.experiment.name
-    known = next((one for one in _CAUSES if one[0] in result.said), None)
+    known = next((cause for cause in _CAUSES if cause[0] in result.said), None)
     why, remedy = known[1:] if known else ("", ("sudo dmesg | tail -n 50",))
-    made = finding.fail(result.said, why=why, remedy=remedy, subject=result.experiment.subject)
-    return finding.attribute(made, check=PREFIX + name, title=TITLES[name], side="host")
+    failed = finding.fail(result.said, why=why, remedy=remedy, subject=result.experiment.subject)
+    return finding.attribute(failed, check=PREFIX + name, title=TITLES[name], side="host")
 
 
 def _refuted(tried: Iterable[Result]) -> frozenset[str]:
@@ -113,11 +113,11 @@ def _verdict(results: Sequence[Result]) -> Verdict:
     return Verdict.OK if (all(worked) if every else any(worked)) else Verdict.FAIL
 
 
-def _overruled(refuted: frozenset[str], one: Finding) -> Finding:
-    if one.check not in refuted or one.verdict not in (Verdict.FAIL, Verdict.UNKNOWN):
-        return one
-    why = f"Tried: it works. The readings said: {one.why or one.found}"
-    return msgspec.structs.replace(one, verdict=Verdict.OK, why=why, remedy=(), follows="")
+def _overruled(refuted: frozenset[str], found: Finding) -> Finding:
+    if found.check not in refuted or found.verdict not in (Verdict.FAIL, Verdict.UNKNOWN):
+        return found
+    why = f"Tried: it works. The readings said: {found.why or found.found}"
+    return msgspec.structs.replace(found, verdict=Verdict.OK, why=why, remedy=(), follows="")
 
 
 def _overruled_path(path: DataPath, tried: Sequence[Result], refuted: frozenset[str]) -> DataPath:
@@ -127,7 +127,7 @@ def _overruled_path(path: DataPath, tried: Sequence[Result], refuted: frozenset[
     if not results:
         freed = path.blocked_by and set(path.blocked_by) <= refuted
         return _path(path, Verdict.OK, "", None) if freed else path
-    failed = next((one for one in whole or results if one.verdict is Verdict.FAIL), None)
+    failed = next((result for result in whole or results if result.verdict is Verdict.FAIL), None)
     if failed is not None and _verdict(whole or results) is Verdict.FAIL:
         return _path(path, Verdict.FAIL, f"{failed.experiment.subject}: {failed.said}", failed)
     if not whole and not set(path.blocked_by) <= refuted:  # mapped, but something else blocks it

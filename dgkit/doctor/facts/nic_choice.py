@@ -124,7 +124,9 @@ class _Reach(msgspec.Struct, frozen=True):
 def nics(machine: Machine) -> tuple[Nic, ...]:
     """Return the ports of RDMA devices that are PCI functions of this machine's tree."""
     tree = machine.know(pci.tree)
-    known = [one for one in machine.know(rdma.devices).devices if one.address in tree.devices]
+    known = [
+        device for device in machine.know(rdma.devices).devices if device.address in tree.devices
+    ]
     found = links(machine, [device.address for device in known])
     return tuple(
         _nic(machine, device, port, found[device.address])
@@ -152,7 +154,7 @@ def _gid(machine: Machine, name: str, port: int) -> Gid:
     """Return the GID that NCCL and UCX prefer: RoCE v2, of this namespace, not link-local."""
     folder = f"{_CLASS}/{name}/ports/{port}"
     listed = machine.read.names(f"{folder}/gid_attrs/ndevs").names
-    indices = sorted(int(one) for one in listed if re.fullmatch("[0-9]{1,3}", one))[:_GIDS]
+    indices = sorted(int(index) for index in listed if re.fullmatch("[0-9]{1,3}", index))[:_GIDS]
     files = ("gid_attrs/ndevs", "gid_attrs/types", "gids")
     keys = [f"text {folder}/{file}/{index}" for index in indices for file in files]
     texts = [reading.text.strip() for reading in machine.read.together(keys)]
@@ -204,12 +206,14 @@ def _reach(tree: pci.PciTree, gpu: PcieLink, nic: Nic, between: float) -> _Reach
 
 def _choice(label: str, link: PcieLink, reaches: Sequence[_Reach]) -> Choice:
     up = [reach for reach in reaches if reach.nic.up]
-    best = min(up, key=lambda one: (one.path.near, len(one.path.switches), -one.rate), default=None)
-    down = [one for one in reaches if not one.nic.up]
-    nearer = [one for one in down if best is None or one.path.near < best.path.near]
+    best = min(
+        up, key=lambda reach: (reach.path.near, len(reach.path.switches), -reach.rate), default=None
+    )
+    down = [reach for reach in reaches if not reach.nic.up]
+    nearer = [reach for reach in down if best is None or reach.path.near < best.path.near]
     nccl = _nccl(up)
-    by_rate = sorted(up, key=lambda one: (-one.rate, one.path.near, len(one.path.switches)))
-    ucx = [one for one in by_rate[:_RAILS] if one.rate * _RATIO >= by_rate[0].rate]
+    by_rate = sorted(up, key=lambda reach: (-reach.rate, reach.path.near, len(reach.path.switches)))
+    ucx = [reach for reach in by_rate[:_RAILS] if reach.rate * _RATIO >= by_rate[0].rate]
     return Choice(
         gpu=label,
         address=link.address,

@@ -73,7 +73,7 @@ def peermem_state(machine: Machine) -> str:
         return ""
     called = ("nvidia-peermem", *(("nv_peer_mem",) if machine.know(is_separate) else ()))
     found = [machine.read.run("modinfo", "-F", "filename", name) for name in called]
-    if any(one.ok and one.code == 0 and one.text.strip() for one in found):
+    if any(reading.ok and reading.code == 0 and reading.text.strip() for reading in found):
         return "loadable"
     return "absent" if found[0].ok and found[0].code else ""
 

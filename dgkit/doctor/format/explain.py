@@ -155,11 +155,11 @@ def _rule(diagnosis: Diagnosis, serving: list[DataPath]) -> str:
     if verdict is Verdict.FAIL:
         return "A check fails on which no data path depends: 1."
     if verdict is Verdict.WARN:
-        failed = any(one.verdict is Verdict.FAIL for one in diagnosis.findings)
+        failed = any(finding.verdict is Verdict.FAIL for finding in diagnosis.findings)
         blocked = ", and what fails blocks other paths only" * failed
         return f"A data path to the goal works{blocked}; there are warnings: 5."
     if verdict is Verdict.UNKNOWN:
         return "Whether a data path works, or the answer of a check, is not known: 6."
-    unread = {one.check for one in diagnosis.findings if one.verdict is Verdict.UNKNOWN}
+    unread = {finding.check for finding in diagnosis.findings if finding.verdict is Verdict.UNKNOWN}
     more = f"; {', '.join(sorted(unread))}, without an answer, can only warn" if unread else ""
     return f"A data path to the goal works, and no check warns{more}: 0."

@@ -77,13 +77,15 @@ class NicMap(msgspec.Struct, frozen=True):
     @property
     def answer(self) -> str:
         """One sentence: must a GPU and its NIC be under one bridge on this machine?"""
-        known = [one for one in self.choices if one.path is not None and one.nic is not None]
+        known = [
+            choice for choice in self.choices if choice.path is not None and choice.nic is not None
+        ]
         question = "Must a GPU and its NIC be under one bridge? "
         if not known:
             return "There is no GPU with a NIC that is up: nothing to compare."
         if self.guest:
             return f"{question}No; and what joins them is the hypervisor's, not visible here."
-        worst = max(known, key=lambda one: one.path.near if one.path else Near.PIX)
+        worst = max(known, key=lambda choice: choice.path.near if choice.path else Near.PIX)
         assert worst.path is not None
         assert worst.nic is not None
         both = f"{_without_domain(worst.gpu)} and {worst.nic.name}"
@@ -105,7 +107,9 @@ class NicMap(msgspec.Struct, frozen=True):
     def _repr_html_(self) -> str:
         from ...html_cards import card, table
 
-        body = table("Which NIC for which GPU", _HEADER, [_cells(one) for one in self.choices])
+        body = table(
+            "Which NIC for which GPU", _HEADER, [_cells(choice) for choice in self.choices]
+        )
         rows = [(group.bridge, _devices(group)) for group in self.groups]
         return card(f"{self.machine}: {self.answer}", rows, body=body)
 
@@ -135,7 +139,9 @@ def _groups(machine: Machine) -> Iterator[Group]:
         while parent is not None:
             above.append(parent)
             parent = nodes.get(parent.parent)
-        bridges = [_without_domain(one.id) for one in reversed(above) if one.kind in _BRIDGES]
+        bridges = [
+            _without_domain(bridge.id) for bridge in reversed(above) if bridge.kind in _BRIDGES
+        ]
         where = " > ".join(bridges) or "no bridge"
         devices = found.setdefault((above[-1].label if above else "?", where), [])
         own = ports.get(node.id, [])

@@ -54,7 +54,9 @@ def html(diagnosis: Diagnosis) -> str:
     loud = [finding for finding in diagnosis.findings if finding.verdict not in _QUIET]
     quiet = [finding for finding in diagnosis.findings if finding.verdict in _QUIET]
     following = [finding for finding in loud if finding.follows in checks]
-    body = _data_paths(diagnosis) + _groups(one for one in loud if one.follows not in checks)
+    body = _data_paths(diagnosis) + _groups(
+        finding for finding in loud if finding.follows not in checks
+    )
     if following:
         verb = "follows" if len(following) == 1 else "follow"
         title = f"{plural(len(following), 'finding')} that {verb} from these"

@@ -107,13 +107,13 @@ def _system(machine: Machine) -> str:
 
 
 def _findings(diagnosis: Diagnosis) -> Iterator[str]:
-    shown = {one.check for one in diagnosis.findings}
-    loud = [one for one in diagnosis.findings if one.verdict >= Verdict.UNKNOWN]
-    for group in group_findings(one for one in loud if one.follows not in shown):
-        one = group.finding
+    shown = {finding.check for finding in diagnosis.findings}
+    loud = [finding for finding in diagnosis.findings if finding.verdict >= Verdict.UNKNOWN]
+    for group in group_findings(finding for finding in loud if finding.follows not in shown):
+        finding = group.finding
         about = f" [{group.about}]" if group.about else ""
-        word = {Verdict.UNKNOWN: "unknown"}.get(one.verdict, str(one.verdict))
-        yield from _row(word, f"{one.check}: {one.found}{needed_text(one)}{about}")
+        word = {Verdict.UNKNOWN: "unknown"}.get(finding.verdict, str(finding.verdict))
+        yield from _row(word, f"{finding.check}: {finding.found}{needed_text(finding)}{about}")
 
 
 def _reading_counts(diagnosis: Diagnosis) -> list[str]:

@@ -77,9 +77,9 @@ def _fitting(diagnosis: Diagnosis, writer: _Writer, room: int) -> list[Line]:
 
     The first finding is always in full. The consequences of a failure are named below it.
     """
-    shown = {one.check for one in diagnosis.findings}
-    roots = [one for one in diagnosis.findings if one.follows not in shown]
-    groups = group_findings(one for one in roots if one.verdict >= Verdict.UNKNOWN)
+    shown = {finding.check for finding in diagnosis.findings}
+    roots = [finding for finding in diagnosis.findings if finding.follows not in shown]
+    groups = group_findings(finding for finding in roots if finding.verdict >= Verdict.UNKNOWN)
     lines: list[Line] = []
     left: list[FindingGroup] = []
     before = ""
@@ -161,12 +161,16 @@ def _tried(diagnosis: Diagnosis, width: int) -> Iterator[Line]:
 
 def _advice(diagnosis: Diagnosis, width: int, room: int) -> Iterator[Line]:
     """Yield what other programs need here and what is not judged, as much as fits."""
-    found = [one for one in diagnosis.findings if one.check == "other-programs" and one.subject]
+    found = [
+        finding
+        for finding in diagnosis.findings
+        if finding.check == "other-programs" and finding.subject
+    ]
     parts: list[list[Line]] = []
-    for one in found[:_MAX_ADVICE]:
-        text = f"Note  {one.subject}: {one.found}. {one.why}"
+    for finding in found[:_MAX_ADVICE]:
+        text = f"Note  {finding.subject}: {finding.found}. {finding.why}"
         parts.append(list(paragraph(text, width, "", "faint")))
-    rest = ", ".join(one.subject for one in found[_MAX_ADVICE:])
+    rest = ", ".join(finding.subject for finding in found[_MAX_ADVICE:])
     if rest:
         text = f"Also: {rest}: dgkit doctor other-programs --verbose."
         parts.append(list(paragraph(text, width, "", "faint")))
@@ -176,7 +180,7 @@ def _advice(diagnosis: Diagnosis, width: int, room: int) -> Iterator[Line]:
             yield from part
     elif found and room >= _SHORTEST_NOTE:
         yield ()
-        names = ", ".join(one.subject for one in found)
+        names = ", ".join(finding.subject for finding in found)
         text = f"Notes on {names}: dgkit doctor other-programs --verbose."
         yield from list(paragraph(text, width, "", "faint"))[: room - 1]
 
@@ -272,11 +276,11 @@ class _Writer:
             return
         self._explained.add(cause.check)
         names = dict.fromkeys(
-            one.check
-            for one in findings
-            if one.follows == cause.check
-            and one.side == cause.side
-            and one.verdict > Verdict.UNKNOWN
+            finding.check
+            for finding in findings
+            if finding.follows == cause.check
+            and finding.side == cause.side
+            and finding.verdict > Verdict.UNKNOWN
         )
         if names:
             yield from paragraph(f"From it follow: {', '.join(names)}.", self._width, _INDENT)

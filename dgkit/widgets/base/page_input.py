@@ -84,7 +84,10 @@ def reply_id(value: JsonValue) -> str | int | None:
 
 @cache
 def _annotations(method: Handler) -> dict[str, str]:
-    return {one.name: str(one.annotation) for one in inspect.signature(method).parameters.values()}
+    return {
+        parameter.name: str(parameter.annotation)
+        for parameter in inspect.signature(method).parameters.values()
+    }
 
 
 def _shown(value: JsonValue) -> str:

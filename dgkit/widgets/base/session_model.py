@@ -350,7 +350,7 @@ def regions_trait() -> State[P, tuple[SessionRegion, ...]]:
 
     def to_json(regions: tuple[SessionRegion, ...] | None) -> list[Json]:
         shown = (regions or ())[-_MAX_REGIONS:]
-        return [{"id": one.id, "name": one.name, "size": one.size} for one in shown]
+        return [{"id": region.id, "name": region.name, "size": region.size} for region in shown]
 
     help = "The live regions of the session. Read-only."
     return State(

@@ -302,7 +302,9 @@ def note_displayed(panel: _Saved) -> bool:
     except (AttributeError, LookupError, TypeError):  # no kernel, or no message yet
         return False
     widgets = list(getattr(registry, "_instances", {}).values())
-    captured = [one for one in widgets if isinstance(one, Output) and one.msg_id == message]
+    captured = [
+        widget for widget in widgets if isinstance(widget, Output) and widget.msg_id == message
+    ]
     for output in captured:
         panels = _displayed.setdefault(output, [])
         panels[:] = [*(other for other in panels if other is not panel), panel]

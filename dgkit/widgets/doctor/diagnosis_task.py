@@ -122,7 +122,7 @@ def _tried(before: Result, kind: str, progress: Progress) -> Result:
     """Run the experiments of a kind; their results replace those of the last time."""
     chosen = [experiment for experiment in before.planned if experiment.name == kind]
     assert before.inferred is not None
-    results = [one for one in before.diagnosis.tried if one.experiment.name != kind]
+    results = [result for result in before.diagnosis.tried if result.experiment.name != kind]
     for at, experiment in enumerate(chosen):
         progress(at, len(chosen))
         results.append(perform(experiment))
@@ -135,7 +135,7 @@ def _with_consequences(old: Diagnosis, check: str) -> list[str]:
     """Return a check and its consequences, whose findings have no remedies of their own."""
     only = [check]
     for cause in only:  # the list grows: a consequence may cause others
-        follow = {one.check for one in old.findings if one.follows == cause}
+        follow = {finding.check for finding in old.findings if finding.follows == cause}
         only += sorted(follow.difference(only))
     return only
 

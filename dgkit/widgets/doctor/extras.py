@@ -59,20 +59,22 @@ def serialize_comparison(found: Comparison | None) -> Json | None:
     """Return the two names, the data paths and the checks that differ, relevant ones first."""
     if found is None:
         return None
+    both = (found.first, found.second)
     return {
-        "names": [truncate(one.case.machine.name) for one in (found.first, found.second)],
-        "verdicts": [str(one.verdict) for one in (found.first, found.second)],
-        "rows": [_row(one) for one in found.differences[:_MAX_ROWS]],
+        "names": [truncate(diagnosis.case.machine.name) for diagnosis in both],
+        "verdicts": [str(diagnosis.verdict) for diagnosis in both],
+        "rows": [_row(difference) for difference in found.differences[:_MAX_ROWS]],
         "same": found.same,
     }
 
 
-def _row(one: Difference) -> Json:
-    sides = [truncate(side[0].found) if side else "not judged" for side in (one.first, one.second)]
-    verdicts = [str(verdict) for verdict in one.verdicts]
+def _row(difference: Difference) -> Json:
+    both = (difference.first, difference.second)
+    sides = [truncate(findings[0].found) if findings else "not judged" for findings in both]
+    verdicts = [str(verdict) for verdict in difference.verdicts]
     return {
-        "check": one.check,
-        "decides": one.is_relevant,
+        "check": difference.check,
+        "decides": difference.is_relevant,
         "verdicts": verdicts,
         "found": sides,
     }

@@ -42,7 +42,7 @@ PALETTES = tuple(_ANCHORS)
 
 def palette(name: str) -> bytes:
     """Return 256 colours as bytes: red, green, blue of each."""
-    anchors = np.array([list(bytes.fromhex(one)) for one in _ANCHORS[name].split()])
+    anchors = np.array([list(bytes.fromhex(colour)) for colour in _ANCHORS[name].split()])
     at = np.linspace(0, len(anchors) - 1, 256)
     columns = [np.interp(at, range(len(anchors)), channel) for channel in anchors.T]
     return bytes(np.rint(np.column_stack(columns)).astype("u1"))

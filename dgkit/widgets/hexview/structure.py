@@ -362,7 +362,7 @@ class StructureView:
         structure = self.structure
         if structure is None:
             return None
-        fields = [[one.name, one.type, one.offset, one.size] for one in structure.fields]
+        fields = [[field.name, field.type, field.offset, field.size] for field in structure.fields]
         return {
             "name": structure.name, "size": structure.size, "at": self.offset, "fields": fields,
         }  # fmt: skip

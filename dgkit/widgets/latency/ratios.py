@@ -118,7 +118,7 @@ def compare_runs(runs: Mapping[str, Run], baseline: str) -> Comparison:
 def compare_sweeps(sweeps: Mapping[str, SizeSweep], baseline: str) -> Comparison:
     """Compare each sweep with the baseline: p50 of each size that both measured."""
     rounds = {
-        name: {size: [float(one.p50_ns) for one in each] for size, each in sweep.reports.items()}
+        name: {size: [float(r.p50_ns) for r in reports] for size, reports in sweep.reports.items()}
         for name, sweep in sweeps.items()
     }
     return Comparison(tuple(

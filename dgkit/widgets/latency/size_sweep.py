@@ -259,15 +259,16 @@ class SizeSweep:
 
     def origin(self) -> dict[str, str]:
         """Return provider, label, place and machine as text, for a view and for CSV."""
-        one = next((one for reports in self.reports.values() for one in reports), None)
+        report = next((report for reports in self.reports.values() for report in reports), None)
         about = {"words": self.description, "provider": self._provider}
-        if one is None:
+        if report is None:
             return about | {"label": provider_label(self._provider), "where": "", "machine": ""}
-        return about | {"label": one.label, "where": one.where, "machine": str(one.machine)}
+        about |= {"label": report.label, "where": report.where}
+        return about | {"machine": str(report.machine)}
 
     def state(self) -> Json:
         """Return what a view draws."""
-        kinds = {one.floor_kind for reports in self.reports.values() for one in reports}
+        kinds = {report.floor_kind for reports in self.reports.values() for report in reports}
         return {
             **self.origin(), "status": self.status, "done": self.done, "total": self.total,
             "rows": self.rows(), "floor": " or ".join(sorted(kinds)),

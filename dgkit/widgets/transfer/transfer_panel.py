@@ -359,7 +359,7 @@ class TransferPanel(SessionPanel):
         Raises:
             ValueError: The completion is not listed, or its region was freed.
         """
-        record = next((one for one in self._completions if one["number"] == number), None)
+        record = next((row for row in self._completions if row["number"] == number), None)
         if record is None:
             raise ValueError(f"no completion {number} is listed")
         name, start = record["region"], record["offset"]
