@@ -215,5 +215,7 @@ def needed_checks(found: Iterable[Match]) -> tuple[str, ...]:
 def kernel_words(machine: Machine) -> tuple[list[Match], str]:
     """Return the symptoms found in the kernel's log, and why it could not be read, if so."""
     log = machine.know(kernel_log.log)
-    text = "\n".join(line.text for line in log.lines)
-    return matches(text, [one for one in SYMPTOMS if one.program == KERNEL]), log.why
+    known = [one for one in SYMPTOMS if one.program == KERNEL]
+    harmless = [one.pattern for one in known if one.severity is Verdict.OK]
+    lines = [line.text for line in log.lines if not any(p.search(line.text) for p in harmless)]
+    return matches("\n".join(lines), known), log.why

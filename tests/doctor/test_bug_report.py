@@ -85,3 +85,6 @@ def test_a_damaged_log_is_refused(tmp_path, capsys):
     path.write_bytes(whole[:half] + bytes(50) + whole[half + 50 :])
     assert main(["doctor", "--from", str(path)]) == 2
     assert "cannot be decompressed" in capsys.readouterr().err
+    path.write_bytes(b"\x1f\x8b is no gzip file")
+    assert main(["doctor", "--from", str(path)]) == 2
+    assert "is a damaged gzip file" in capsys.readouterr().err

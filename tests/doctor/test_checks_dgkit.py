@@ -135,13 +135,12 @@ def test_what_is_missing_or_too_old_for_notebooks_is_named() -> None:
     assert found.remedy[-1] == ".venv/bin/pip install '.[lab]'"
 
 
-def test_a_server_without_notebooks_lacks_nothing_and_a_laptop_does() -> None:
-    none = dict.fromkeys(LAB, "")
-    verdicts = [
-        _found("dgkit-extras", goal, packages=none)[0].verdict
-        for goal in (Goal.ARM_DMA, Goal.LAPTOP)
-    ]
-    assert verdicts == [Verdict.NOT_APPLICABLE, Verdict.WARN]
+@pytest.mark.parametrize("packages", [dict.fromkeys(LAB, ""), {**ALL_LAB, "bokeh": ""}])
+def test_a_machine_without_notebooks_is_well_and_learns_what_they_need(packages: Any) -> None:
+    (found,) = _found("dgkit-extras", Goal.LAPTOP, packages=packages)
+    assert found.verdict is Verdict.NOT_APPLICABLE
+    assert "bokeh" in found.why
+    assert found.needed == ".venv/bin/pip install '.[lab]'"
 
 
 def test_packages_that_are_not_known_cannot_be_told() -> None:

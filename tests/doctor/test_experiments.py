@@ -10,6 +10,7 @@ from dgkit.doctor.experiments.overrule import overrule
 from dgkit.doctor.experiments.perform import Result
 from dgkit.doctor.experiments.plan import Experiment, plan
 from dgkit.doctor.finding import Verdict
+from dgkit.doctor.format.summary import tried_kinds
 from dgkit.doctor.format.terminal import page
 from dgkit.doctor.goals import Goal
 from dgkit.doctor.runner import diagnose
@@ -116,6 +117,9 @@ def test_a_bluefield_copies_in_hardware_and_other_machines_in_software():
     hardware = [one.query[1] for one in plan(machine("bf2-dpu-mode")) if one.name == "doca-dma"]
     software = [one.query[1] for one in plan(machine("laptop")) if one.name == "doca-dma"]
     assert (set(hardware), set(software)) == ({"doca"}, {"softdoca"})
+    does = {"verdict": Verdict.OK, "said": "it is right", "took_s": 0.1}
+    ran = [Result(experiment=one, **does) for one in plan(machine("laptop"))]
+    assert [kind.title for kind in tried_kinds(ran)] == ["DOCA DMA (softdoca)"]
 
 
 LOST = "cuMemcpyDtoDAsync_v2: CUDA_ERROR_LAUNCH_FAILED and more words, so that it takes two lines"

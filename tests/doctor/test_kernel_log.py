@@ -81,11 +81,23 @@ def test_a_finding_quotes_the_log_in_the_place_of_the_command() -> None:
             ("pcieport", "pcie", "0000:00:01.0", True),
         ),
         ("[ 1.0] vfio-pci 0000:41:00.0: reset failed", ("vfio", "iommu", "0000:41:00.0", True)),
+        ("[ 1.0] mlx5_core 0000:01:00.0: 10 errors", ("mlx5_core", "nic", "0000:01:00.0", True)),
+        ("[ 1.0] mlx5_core 0000:01:00.0: 0 errors", ("mlx5_core", "nic", "0000:01:00.0", False)),
     ],
 )  # fmt: skip
 def test_a_line_is_attributed_to_its_driver_and_device(text: str, expected: object) -> None:
     (line,) = parse(text)
     assert (line.driver, line.subsystem, line.address, line.error) == expected
+
+
+def test_a_message_of_several_lines_is_one_line() -> None:
+    (line,) = parse(
+        "[  349.902869] NVRM: The NVIDIA GPU 0000:01:00.0 (PCI ID: 10de:2330)\n"
+        "[  349.902869] NVRM: installed in this system is not supported by the\n"
+        "[  349.902869] NVRM: NVIDIA 550.90.07 driver release.\n"
+    )
+    assert "not supported by the NVIDIA 550.90.07 driver release" in line.text
+    assert (line.address, line.error) == ("0000:01:00.0", True)
 
 
 def test_a_window_that_was_assigned_later_and_a_port_that_recovered_have_no_error() -> None:

@@ -207,6 +207,7 @@ def test_of_a_published_machine_and_its_text_the_cause_of_the_thread_is_found(
 
 def test_the_kernels_words_are_read_and_their_absence_is_said() -> None:
     log = "[1.0] NVRM: Xid (PCI:0000:06:00): 79, GPU has fallen off the bus.\n"
+    log += "[1.1] NVRM: Xid (PCI:0000:06:00): 31, pid=1, MMU Fault\n"  # of a program: harmless
     (found,), why = kernel_words(machine({"run dmesg": log}))
     assert "79" in found.line
     assert why == ""

@@ -187,15 +187,15 @@ def _dgkit_extras(case: Case) -> Finding:
     if not old and not missing:
         found = f"JupyterLab {versions['jupyterlab']}, bokeh {versions['bokeh']}"
         return finding.ok(found)
-    if not versions and case.goal is not Goal.LAPTOP:
-        return finding.n_a("none: not for notebooks")
-    names = ", ".join(missing)
+    install = install_dgkit(case.machine, "lab")
+    if not old:
+        why = f"Panels, plots and `dgkit lab` need {', '.join(missing)}."
+        return finding.n_a(f"{len(missing)} missing", needed=install[-1], why=why)
     least = ", ".join(f"{name} {'.'.join(map(str, LAB[name]))}" for name in old)
-    why = f"Missing: {names}. " if missing else ""
-    why += f"Too old; needed at least: {least}. " if old else ""
+    why = f"Missing: {', '.join(missing)}. " if missing else ""
     return finding.warn(
         f"{len(missing)} missing, {len(old)} too old",
-        needed=", ".join(LAB) if len(missing) == len(asked) else names or least,
-        why=f"{why}Panels, plots and `dgkit lab` need them.",
-        remedy=install_dgkit(case.machine, "lab"),
+        needed=least,
+        why=f"{why}Too old; needed at least: {least}. Panels, plots and `dgkit lab` need them.",
+        remedy=install,
     )

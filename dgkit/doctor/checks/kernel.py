@@ -111,7 +111,7 @@ def _kernel_version(case: Case) -> Finding:
     effect = too_old if maybe else "No device accepts GPU memory as a dma-buf"
     return finding.warn(
         release[:45],
-        needed="6.2 or later" if maybe else "6.2 or later, at least 5.12",
+        needed="6.2 or later" if maybe else "5.12; best 6.2 or later",
         why=f"{effect}; the alternative is nvidia-peermem.",
         remedy=_newer(case.machine),
         sources=_VERSION_SOURCES,

@@ -9,6 +9,7 @@ import msgspec
 
 from ...files import replace_file
 from ...json_input import check_depth
+from . import packed
 from .reader import Reader, Reading, note
 
 FORMAT, VERSION = "dgkit snapshot", 1
@@ -89,7 +90,8 @@ def load(path: Path) -> Snapshot:
     if len(data) > _MAX_BYTES:
         raise ValueError(f"{path} is larger than the limit of a snapshot ({_MAX_BYTES >> 20} MiB)")
     if data.startswith(b"\x1f\x8b"):
-        raise ValueError(f"{path} is compressed: gunzip it first")
+        what = "is compressed: gunzip it first" if packed.head(data) else "is a damaged gzip file"
+        raise ValueError(f"{path} {what}")
     try:
         head = msgspec.json.decode(data, type=_Head)
         if (head.format, head.version) == (FORMAT, VERSION):

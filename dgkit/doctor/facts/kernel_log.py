@@ -25,24 +25,13 @@ _ERRORS = (
 )
 _NO_ERROR = re.compile("default|tlb invalidation")  # have "fault" and "invalid" within
 # What the kernel has corrected, what is only said, and what no data path depends on.
-_RECOVERED = (
-    *(
-        " corrected error",
-        " correctable error",
-        "severity=correct",
-        "recovery successful",
-        "0 errors",
-    ),
-    *(
-        "recovery succeeded",
-        ") succeeded",
-        "tainting",
-        "no error",
-        "[io ",
-        "bridge window",
-        "vgaarb",
-    ),
-    *("vf bar", "firmware bug", "error handling enabled", "error detection enabled"),
+_RECOVERED = re.compile(
+    r" correct(?:ed|able) error|severity=correct|recovery succe|\) succeeded|\b(?:no|0) errors?\b"
+    r"|tainting|\[io |bridge window|vgaarb|\bvf bar|firmware bug|error (?:hand|detect)\w+ enabled"
+)
+# How further lines of NVIDIA's messages begin, each of which the kernel prints with its time.
+_CONTINUED = re.compile(
+    r"NVRM: +(?:installed in|in (?:this|the) |NVIDIA [\d.]+ driver|BAR\d is|nvidia\.ko |Please see)"
 )
 _OTHER_WINDOW = re.compile(r"\bBAR (?:[6-9]|1\d)\b")  # a ROM, or a window of a bridge
 _NAMED_DEVICE = re.compile(
@@ -120,13 +109,14 @@ def newest_start(text: str) -> list[str]:
     starts = [number for number, line in enumerate(lines) if _START in line]
     joined: list[str] = []
     for line in lines[starts[-1] if starts else 0 :]:
-        if line[:1].isspace() and joined:  # the kernel indents the further lines of a message
+        further = line[:1].isspace()  # as programs indent the further lines of a message
+        line = line[:_MAX_LINE]
+        # A recorded line has no time: a bracket in it, such as [NV_ERR_TIMEOUT], is its own.
+        if not further and not any(row[0].match(line) for row in _DRIVERS):
+            line = _STAMP.sub("", line, count=1)
+        if joined and (further or _CONTINUED.match(line)):
             joined[-1] += f" {line.strip().removeprefix('NVRM:').strip()}"
         else:
-            line = line[:_MAX_LINE]
-            # A recorded line has no time: a bracket in it, such as [NV_ERR_TIMEOUT], is its own.
-            if not any(row[0].match(line) for row in _DRIVERS):
-                line = _STAMP.sub("", line, count=1)
             joined.append(line.strip())
     return joined
 
@@ -155,7 +145,7 @@ def parse(text: str) -> Iterator[Line]:
         bar = _BAR.search(line)
         lower = _NO_ERROR.sub("", line.lower())
         well = (
-            any(word in lower for word in _RECOVERED)
+            _RECOVERED.search(lower) is not None
             or _OTHER_WINDOW.search(line) is not None
             or (known[2] == "pcie" and address in recovered)
             or (bar is not None and (address, bar[1]) in assigned)

@@ -70,7 +70,9 @@ def _tried_kind(name: str, results: list[Result]) -> TriedKind:
     if not_run:
         parts.append(f"not run: {_subjects(not_run)}: {not_run[0].said}")
     worst = Verdict.FAIL if failed else Verdict.UNKNOWN if not_run else Verdict.OK
-    return TriedKind(TITLES[name], worst, "; ".join(parts))
+    software = results[0].experiment.data_path == "softdoca"
+    title = f"{TITLES[name]} (softdoca)" if software else TITLES[name]
+    return TriedKind(title, worst, "; ".join(parts))
 
 
 def _subjects(results: list[Result]) -> str:
