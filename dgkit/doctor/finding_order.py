@@ -56,6 +56,7 @@ BY_OTHERS = frozenset({Goal.RDMA, Goal.GPUNETIO, Goal.P2P, Goal.GPU})
 _BELOW_WARNINGS = (Verdict.WARN + Verdict.UNKNOWN) / 2
 _ALARMS = (Verdict.WARN, Verdict.FAIL)
 _LOGS = ("gpu-log", "nic-log")
+_UNKNOWN_LINE = "Its meaning is not known"
 
 
 def order(findings: Iterable[Finding], goal: Goal) -> tuple[Finding, ...]:
@@ -75,7 +76,9 @@ def order(findings: Iterable[Finding], goal: Goal) -> tuple[Finding, ...]:
 def quote_log(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """Return the findings; a cause says itself what the kernel's log has about it."""
     found = tuple(findings)
-    said = {(one.follows, one.side): one.why for one in found if one.check in _LOGS and one.follows}
+    logs = [one for one in found if one.check in _LOGS and one.follows]
+    logs.sort(key=lambda one: _UNKNOWN_LINE not in one.why)  # a known meaning takes the place
+    said = {(one.follows, one.side): one.why for one in logs}
 
     def quote(one: Finding) -> Finding:
         line = said.get((one.check, one.side), "")

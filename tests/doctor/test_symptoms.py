@@ -20,7 +20,7 @@ from dgkit.doctor.format.pages import symptom_page
 from dgkit.doctor.goals import Goal
 from dgkit.doctor.machine import Machine
 from dgkit.doctor.registry import checks
-from dgkit.doctor.symptom_table import NAMES, SYMPTOMS
+from dgkit.doctor.symptom_table import NAMES, SYMPTOMS, read_table
 from dgkit.doctor.symptoms import (
     Explanation,
     Explanations,
@@ -121,6 +121,22 @@ def test_each_entry_has_a_source_and_checks_that_exist_and_count_for_its_goal() 
         assert names <= set(known), symptom.pattern.pattern
         counted = [name for name in names if symptom.goal in known[name].goals]
         assert counted or not names, symptom.pattern.pattern
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "NCCL: a text\n  Meaning.",
+        "NCCL: a text\n  Meaning.\n  source a/b\n  cause peermem without a colon",
+        "NCCL: a text\n  Meaning.\n  source a/b\n  cause as nobody",
+        "NCCL: a text\n  Meaning.\n  source a/b\n  because acs: It is so.",
+        "NCCL: a text\n  Meaning.\n  source a/b goal fame",
+        "NCCL: (\n  Meaning.\n  source a/b",
+    ],
+)
+def test_a_line_that_does_not_fit_the_format_is_named(lines: str) -> None:
+    with pytest.raises(ValueError, match=r"^line 3: "):
+        read_table(f"# a comment\n\n{lines}\n")
 
 
 def test_ordinary_lines_are_no_symptoms() -> None:

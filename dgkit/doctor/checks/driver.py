@@ -24,6 +24,7 @@ from ..prerequisites import NO_GPU, applies, driver_loaded, gpu_present, readabl
 from ..registry import check
 from ..remedies import with_devices
 from ._devices import per_gpu
+from .kernel_log import gpu_remedy
 
 _SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 MODULES = references.OPEN_MODULES("README")
@@ -44,6 +45,11 @@ SMI_FAILURES = {
         "loaded, finds no GPU",
         "The driver refuses the GPU that is on the bus; the kernel log has the reason.",
         ("sudo dmesg | grep -i nvrm",),
+    ),
+    "handle": (
+        "GPU does not answer",
+        "It has fallen off the bus, or its confidential mode does not fit this system.",
+        ("sudo dmesg | grep -i -e xid -e fsp", "# Power the machine off and on."),
     ),
     "lost": (
         "GPU has fallen off the bus",
@@ -77,6 +83,10 @@ def driver_not_loaded(machine: Machine) -> Finding:
         )
     why = "The kernel module is installed, but not loaded."
     remedy = ["sudo modprobe nvidia", "sudo dmesg | grep -i -e nvrm -e 'module verification'"]
+    if known := gpu_remedy(machine):  # it was loaded, and did not start the GPU
+        return finding.fail(
+            "installed, does not start", needed="loaded", why=why, remedy=known, sources=[MODULES]
+        )
     if machine.read.raw(_SECURE_BOOT).raw[4:5] == b"\1":
         why += " Secure Boot is on: the kernel loads only modules with a known signature."
         remedy.append(restart(f"sudo mokutil --import {_dkms_key(machine)}"))
@@ -210,6 +220,8 @@ def _driver_loaded(case: Case) -> Finding:
             found, why, remedy = unsupported
         if nvidia_smi.trouble == "unknown":
             remedy = ("# Start a new container.", *with_devices(case.machine, gpu=True))
+        if nvidia_smi.trouble in ("devices", "driver", "lost", "handle"):
+            remedy = gpu_remedy(case.machine) or remedy
         why = f"{why} nvidia-smi: {nvidia_smi.why.rstrip('.')}."
         source = [references.NVIDIA_SMI()]
         return finding.fail(found, why=why, remedy=remedy, sources=source)

@@ -116,6 +116,20 @@ def _is_general(line: Line, own: frozenset[str], devices: Sequence[PciDevice]) -
     return line.subsystem in own and (not line.address or not devices)
 
 
+def gpu_remedy(machine: Machine) -> tuple[str, ...]:
+    """Return the remedy of the first known error that keeps a GPU's driver from starting it."""
+    devices = machine.know(pci.tree).gpus
+    errors = machine.know(kernel_log.log).errors
+    lines = [one for one in errors if any(one.about(gpu.address) for gpu in devices)]
+    lines += [one for one in errors if _is_general(one, _OF_GPU, devices)]
+    return next((do for line in lines if (do := _remedy(_meaning(line)))), ())
+
+
+def _remedy(symptom: Symptom | None) -> tuple[str, ...]:
+    causes = symptom.causes if symptom and symptom.severity is not Verdict.OK else ()
+    return next((cause.remedy for cause in causes if cause.remedy), ())
+
+
 def _finding(subject: str, lines: list[Line], works: bool, some: bool) -> Finding | None:
     """Return the finding on error lines of one device; None if they say nothing about it.
 
@@ -135,12 +149,11 @@ def _finding(subject: str, lines: list[Line], works: bool, some: bool) -> Findin
     if symptom is None:
         why = f"{why} Its meaning is not known here.{now}"
         return make(f"error of {line.driver}", why=why, subject=subject)
-    remedy = next((cause.remedy for cause in symptom.causes if cause.remedy), ())
     sources = [references.Source("where this was explained", "", symptom.source)]
     why = f"{why} {symptom.means}{now}"
     return make(
         f"error of {line.driver}", why=why, subject=subject,
-        remedy=() if works else remedy, sources=[_LOG, *sources],
+        remedy=() if works else _remedy(symptom), sources=[_LOG, *sources],
     )  # fmt: skip
 
 

@@ -58,8 +58,9 @@ class Smi(msgspec.Struct, frozen=True):
         gpus: GPUs in the order of their index.
         trouble: Kind of failure: "" (none), "absent" (no such command), "driver" (the driver does
             not respond), "mismatch" (library and kernel module differ), "devices" (none found),
-            "lost" (a GPU is off the bus), "denied", "library" (libnvidia-ml is missing), "unknown"
-            (NVML's Unknown Error: device files that may not be opened), "late", "other".
+            "lost" (a GPU is off the bus), "handle" (a GPU does not answer), "denied", "library"
+            (libnvidia-ml is missing), "unknown" (NVML's Unknown Error: device files that may not be
+            opened), "late", "other".
         why: Error message of nvidia-smi or of the reader.
     """
 
@@ -76,7 +77,7 @@ _TROUBLES = (
     ("driver", "driver not loaded"),
     ("devices", "no devices were found"),
     ("lost", "gpu is lost"),
-    ("lost", "unable to determine the device handle"),
+    ("handle", "unable to determine the device handle"),
     ("denied", "insufficient permissions"),
     ("library", "couldn't find libnvidia-ml"),
     ("library", "library not found"),
