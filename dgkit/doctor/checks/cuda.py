@@ -211,8 +211,11 @@ def _cuda_context(case: Case, gpu: Gpu) -> Finding:
     if created.code == 0:
         return finding.ok("created")
     name = created.error or f"error {created.code}"
-    listed = (one for one in case.machine.know(smi).gpus if one.address == gpu.address)
+    listed = [one for one in case.machine.know(smi).gpus if one.address == gpu.address]
     mode = next((one.value("Compute Mode") for one in listed), "")
+    if any(one.unlicensed for one in listed):
+        why = "A virtual GPU gives contexts only with a licence, which this one lacks."
+        return finding.fail(name, why=why, remedy=["nvidia-smi -q | grep -i license"])
     if created.code == _UNAVAILABLE and mode.startswith("Exclusive"):
         why = f"The GPU's mode is {mode}, and a process uses it: a second one gets no context."
         remedy = ["nvidia-smi", "# End that process, use MPS, or allow several: nvidia-smi -c 0"]

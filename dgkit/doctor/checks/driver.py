@@ -173,6 +173,11 @@ def _present(machine: Machine, source: list[references.Source]) -> Finding:
     found, used = machine.know(gpus.gpus), gpus.usable(machine)
     names = sorted({gpu.name or gpu.address for gpu in used})
     text = ("" if len(used) == 1 else f"{len(used)} x ") + ", ".join(names)
+    if any(gpu.unlicensed for gpu in machine.know(smi).gpus):
+        why = "A virtual GPU without a licence becomes slow, or gives no CUDA context."
+        remedy = ["nvidia-smi -q | grep -i license", "sudo systemctl restart nvidia-gridd"]
+        source = [references.AI_ENTERPRISE("licensing")]
+        return finding.warn(f"{text}: no licence", why=why, remedy=remedy, sources=source)
     if len(used) == len(found):
         return finding.ok(text, sources=source)
     hidden = [gpu.address for gpu in found if gpu not in used]
@@ -220,6 +225,9 @@ def _driver_loaded(case: Case) -> Finding:
             found, why, remedy = unsupported
         if nvidia_smi.trouble == "unknown":
             remedy = ("# Start a new container.", *with_devices(case.machine, gpu=True))
+        if nvidia_smi.trouble == "mismatch" and _is_on_disk(case.machine, driver.version):
+            why = "The libraries were updated, and the kernel module, also that on disk, was not."
+            remedy = ("# Install the module of the libraries' version; only then restart.",)
         if nvidia_smi.trouble in ("devices", "driver", "lost", "handle"):
             remedy = gpu_remedy(case.machine) or remedy
         why = f"{why} nvidia-smi: {nvidia_smi.why.rstrip('.')}."
@@ -235,6 +243,12 @@ def _driver_loaded(case: Case) -> Finding:
         return finding.unknown("?", why=f"{driver.why}.", remedy=["nvidia-smi"])
     version = driver.version or nvidia_smi.driver or "version not known"
     return _restricted(case.machine) or finding.ok(f"{version}, loaded")
+
+
+def _is_on_disk(machine: Machine, version: str) -> bool:
+    """Return whether a restart would load the same version of the module again."""
+    on_disk = machine.read.run("modinfo", "-F", "version", "nvidia").text.strip()
+    return bool(version) and on_disk == version
 
 
 def _unsupported(machine: Machine, driver: Driver) -> tuple[str, str, tuple[str, ...]] | None:

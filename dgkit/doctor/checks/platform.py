@@ -10,8 +10,9 @@ from ..facts import cuda, gpudirect, gpus, kernel_log, pairs, pci, pci_ids
 from ..facts.distribution import restart
 from ..facts.gpudirect import Kind
 from ..facts.gpus import Gpu
+from ..facts.nvidia_smi import smi
 from ..facts.uname import uname
-from ..finding import Finding
+from ..finding import Finding, sentence
 from ..goals import WITH_GPU, Goal
 from ..machine import Case, Machine
 from ..prerequisites import gpu_present, pci_unread
@@ -175,6 +176,23 @@ def _unjudged(machine: Machine) -> list[str]:
     return [device.address for device in every if several or computes(device)]
 
 
+def _not_pci(machine: Machine) -> Finding | None:
+    """Return "unknown" for a GPU that is no PCI device and was not reached, else None."""
+    listed = machine.know(smi)
+    if listed.gpus:
+        return None
+    if machine.know(uname).wsl and listed.trouble != "absent":
+        why = f"Windows shares a GPU, and nvidia-smi does not list it: {listed.why}"
+        do = ["# In Windows: nvidia-smi; then wsl --update, and wsl --shutdown."]
+        return finding.unknown("one of Windows", needed="nvidia-smi", why=sentence(why), remedy=do)
+    if machine.know(uname).release.endswith("-tegra"):
+        why = "The GPU of a Tegra is not a PCI device: whether CUDA works is not known."
+        return finding.unknown(
+            "one of a Tegra", needed="checks for it", why=why, remedy=["tegrastats"]
+        )
+    return None
+
+
 @check(
     "other-gpus",
     "GPUs that are not judged",
@@ -189,6 +207,8 @@ def _other_gpus(case: Case) -> Finding:
             "PCI devices not read", needed="their list", remedy=["lspci -nn -D"],
             why=f"Whether there is a GPU is not known. {why}",
         )  # fmt: skip
+    if not_pci := _not_pci(case.machine):
+        return not_pci
     found = case.machine.know(_unjudged)
     if not found:
         return finding.n_a("none")

@@ -44,6 +44,11 @@ class SmiGpu(msgspec.Struct, frozen=True):
         match = _SIZE.match(self.value(path))
         return int(match[1]) * _UNITS[match[2]] if match else None
 
+    @property
+    def unlicensed(self) -> bool:
+        """True for a virtual GPU without a licence."""
+        return self.value("vGPU Software Licensed Product/License Status").startswith("Unlicensed")
+
     def flag(self, path: str) -> bool | None:
         """Return whether a value is Enabled; None unless it is Enabled or Disabled."""
         return {"enabled": True, "disabled": False}.get(self.value(path).lower())

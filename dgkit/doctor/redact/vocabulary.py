@@ -140,17 +140,17 @@ took tool toolkit toolkits tools top topo topology topologymatrix torvalds total
 tracebacktype traces tracing transblk translating transport traversed tree trees tried triton
 trouble troubles true trust try tun tuning tuple turing turn two txq txt type typeerror types
 typevar typing uapi uar ubuntu ubyte ucx udc udmabuf uevent uid uint ulimit umem unable uname
-unanswered unavailable unexplained units unix unknown unlimited unlink unlock unmanaged unread
-unrecorded unregister unregistered unscheduled unsuitable unsupported until unusable unverified
-update upgrade uplink upper upstream upstreamfwd urandom url usable use used user usermod users uses
-usr usual utf uuid uuids uverbs uvm value valueerror values var variant vendor vendors venv ver verb
-verbose verbs verdict verdicts version versioning versions veth vfio vfs vgaarb vgpu vgpus video
-virbr virtual virtualbox virtualization visible vlan vmd vmm vmware vnet vocabulary void volta
-volume vpd vport vvv vxlan wait waitid waitpid waitstatus wanted warn warned warning warnings way
-ways wbits weakref wexited what when where which why whys width wire with within without wlx wnohang
-wnowait word words work working works workstations worst wrap wrapped wrapper wraps write writer
-writes written wrong wronly wsl wwid wwn wwns www xen xeon xfc xffc xffff xffffffff xid yaml yes yum
-zero zip zlib zone
+unanswered unavailable unexplained units unix unknown unlicensed unlimited unlink unlock unmanaged
+unread unrecorded unregister unregistered unscheduled unsuitable unsupported until unusable
+unverified update upgrade uplink upper upstream upstreamfwd urandom url usable use used user usermod
+users uses usr usual utf uuid uuids uverbs uvm value valueerror values var variant vendor vendors
+venv ver verb verbose verbs verdict verdicts version versioning versions veth vfio vfs vgaarb vgpu
+vgpus video virbr virtual virtualbox virtualization visible vlan vmd vmm vmware vnet vocabulary void
+volta volume vpd vport vvv vxlan wait waitid waitpid waitstatus wanted warn warned warning warnings
+way ways wbits weakref wexited what when where which why whys width wire with within without wlx
+wnohang wnowait word words work working works workstations worst wrap wrapped wrapper wraps write
+writer writes written wrong wronly wsl wwid wwn wwns www xen xeon xfc xffc xffff xffffffff xid yaml
+yes yum zero zip zlib zone
 """
 WORDS = frozenset(_TEXT.split())
 
