@@ -38,6 +38,7 @@ class Symptom(msgspec.Struct, frozen=True, kw_only=True):
         source: Public thread or page in which it was explained.
         causes: Possible causes, the likeliest first.
         goal: Goal of those who see it.
+        fault: Rule of `dgkit mlx5 run --fault` with which a program shows it without hardware.
         severity: Of a text of the kernel: FAIL if the device does not work after it, OK if it says
             nothing about the machine.
     """
@@ -48,6 +49,7 @@ class Symptom(msgspec.Struct, frozen=True, kw_only=True):
     source: str
     causes: tuple[Cause, ...]
     goal: Goal = Goal.RDMA
+    fault: str = ""
     severity: Verdict = Verdict.WARN
 
 
@@ -75,7 +77,7 @@ class Table(msgspec.Struct, frozen=True):
 KERNEL = "the kernel"
 _GITHUB = "https://github.com/"
 _SEVERITIES = {"": Verdict.WARN, "fail": Verdict.FAIL, "ok": Verdict.OK}
-_SOURCE = re.compile(r"source (\S+)(?: goal (\S+))?(?: severity (fail|ok))?")
+_SOURCE = re.compile(r"source (\S+)(?: goal (\S+))?(?: severity (fail|ok))?(?: fault (\S+))?")
 
 
 def read_table(text: str) -> Table:
@@ -137,7 +139,7 @@ def _symptom(head: str, body: list[str], shared: dict[str, Cause]) -> Symptom:
     source = _SOURCE.fullmatch(body[1].strip()) if len(body) > 1 else None
     if not pattern or source is None:
         raise ValueError("no pattern, meaning and `source ADDRESS [goal GOAL] [severity fail]`")
-    address, goal, severity = source.groups("")
+    address, goal, severity, fault = source.groups("")
     return Symptom(
         program=program,
         pattern=re.compile(pattern, re.IGNORECASE),
@@ -145,6 +147,7 @@ def _symptom(head: str, body: list[str], shared: dict[str, Cause]) -> Symptom:
         source=address if address.startswith("https:") else f"{_GITHUB}{address}",
         causes=tuple(_causes(body[2:], shared)),
         goal=Goal(goal or "rdma"),
+        fault=fault,
         severity=_SEVERITIES[severity],
     )
 

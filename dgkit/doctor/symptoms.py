@@ -68,6 +68,7 @@ class Explanation(msgspec.Struct, frozen=True):
             "line": self.match.line,
             "means": symptom.means,
             "source": symptom.source,
+            "fault": symptom.fault,
             "program_only": self.program_only,
             "causes": [
                 {
@@ -160,7 +161,8 @@ def _of_names(line: str, names: list[Name]) -> Symptom:
     words = (address(word.strip("()[],:")) for word in line.split())
     said += [f"{word} is the PCI address of a device." for word in words if word]
     codes = (int(code, 16) for code in _SYNDROME.findall(line))
-    said += [f"Syndrome {code:#x}: {_SYNDROMES[code]}." for code in codes if code in _SYNDROMES]
+    known = [code for code in codes if code in _SYNDROMES]
+    said += [f"Syndrome {code:#x}: {_SYNDROMES[code]}." for code in known]
     said += [f"{one}: {os.strerror(getattr(errno, one)).lower()}." for one in _errors(line)]
     return Symptom(
         program="Not in the doctor's table",
@@ -168,6 +170,7 @@ def _of_names(line: str, names: list[Name]) -> Symptom:
         means=" ".join(said),
         source="",
         causes=tuple(Cause(f"{one.what[0].upper()}{one.what[1:]}.", one.checks) for one in names),
+        fault=next((f"error,syndrome={code:#x}" for code in known), ""),
     )
 
 

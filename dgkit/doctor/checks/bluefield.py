@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterator, Sequence
 
@@ -324,9 +325,13 @@ def _bluefield_tmfifo(case: Case) -> Finding:
         why, remedy = f"{why} rshim has the card, but made no network.", _RESTART_RSHIM
     elif outside and case.machine.know(bluefield.rshim_runs):
         why, remedy = f"{why} The rshim service runs, but has no device.", _RSHIM_WITHOUT_DEVICE
+        if excluded := _EXCLUDED.findall(case.machine.read.text("/etc/rshim.conf").text):
+            why = f"{why} /etc/rshim.conf excludes {', '.join(excluded[:2])}."
+            remedy = ("# Remove the line `none` of the card from /etc/rshim.conf.", *_RESTART_RSHIM)
     return finding.warn("no tmfifo_net0", needed="tmfifo_net0", why=why, remedy=remedy)
 
 
+_EXCLUDED = re.compile(r"^none\s{1,20}((?:pcie|usb|pcie-lf)-\S{1,40})", re.MULTILINE)
 _RESTART_RSHIM = ("sudo systemctl restart rshim",)
 # rshim-user-space, pull requests 155 (ownership) and 438 (modules).
 _RSHIM_WITHOUT_DEVICE = (

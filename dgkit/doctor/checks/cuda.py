@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from ...units import size_text
 from .. import finding, references
 from ..facts import coherent, cuda, imex, virtual
 from ..facts.cuda import Cuda
@@ -101,6 +102,8 @@ def _cuinit_error(known: Cuda, machine: Machine) -> tuple[str, str, tuple[str, .
     inside = bool(machine.know(container).engine)
     if inside and machine.know(smi).trouble == "unknown":
         return name, _LOST_RULES, (_NEW_CONTAINER, *with_devices(machine, gpu=True))
+    if name == "CUDA_ERROR_OUT_OF_MEMORY" and (limit := _address_space(machine)):
+        return name, f"{_NO_ADDRESSES} {size_text(limit)}.", ("ulimit -v unlimited",)
     if coherent.is_coherent(machine) and _lacks_sva(machine):
         return name, _NO_SVA, ("# Use a kernel that is built with CONFIG_ARM_SMMU_V3_SVA=y",)
     if name == "CUDA_ERROR_SYSTEM_NOT_READY" and (other := _not_ready(machine)):
@@ -137,6 +140,18 @@ def _not_ready(machine: Machine) -> tuple[str, tuple[str, ...]] | None:
         manager = "sudo systemctl enable --now nvidia-fabricmanager"
         return why, (f"# Where the NVSwitches are, the hypervisor or this guest: {manager}",)
     return None
+
+
+_NO_ADDRESSES = (
+    "CUDA reserves addresses for the memory of all GPUs and of the host, and this process may have"
+)
+
+
+def _address_space(machine: Machine) -> int:
+    """Return the limit of the process's address space in bytes; 0 if there is none or unknown."""
+    limits = machine.read.ask("address-space").data
+    soft = limits.get("soft") if isinstance(limits, dict) else None
+    return soft if isinstance(soft, int) else 0
 
 
 _LOST_RULES = (

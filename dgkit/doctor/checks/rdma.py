@@ -70,7 +70,15 @@ def _no_devices(case: Case) -> Finding:
     missing = missing_device(case.machine, "no RDMA devices, no NVIDIA NIC")
     if not cards and (case.goal is not Goal.RDMA or missing.verdict is Verdict.UNKNOWN):
         return missing
-    if cards:
+    if cards and "netns exclusive" in case.machine.read.run("rdma", "system").text:
+        why = (
+            "Each RDMA device is in one network namespace only (exclusive mode), none in this one."
+        )
+        remedy = [
+            "# On the host: sudo rdma dev set mlx5_0 netns NAME; in Kubernetes: rdma-cni.",
+            "# Or before other namespaces exist: sudo rdma system set netns shared",
+        ]
+    elif cards:
         why, remedy = without_driver(case.machine, cards[0].address)
     else:
         why = "No NIC supports RDMA. In tests, Soft-RoCE replaces it or, for programs on one "

@@ -111,6 +111,7 @@ QUERIES: dict[str, Callable[[], Any]] = {
     "page-size": lambda: os.sysconf("SC_PAGE_SIZE"),
     "memlock": lambda: _limit(resource.RLIMIT_MEMLOCK),
     "open-files": lambda: _limit(resource.RLIMIT_NOFILE),
+    "address-space": lambda: _limit(resource.RLIMIT_AS),
     "euid": os.geteuid,
     "device-files": _device_files,
     "cpus": lambda: sorted(os.sched_getaffinity(0)),

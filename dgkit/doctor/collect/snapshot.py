@@ -122,6 +122,7 @@ _ANSWERS: dict[str, Any] = {
     "page-size": _Number,
     "memlock": dict[str, _Number | None],
     "open-files": dict[str, _Number | None],
+    "address-space": dict[str, _Number | None],
     "euid": _Number,
     "cpus": list[_Number],
     "libc": list[str],

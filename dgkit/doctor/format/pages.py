@@ -37,6 +37,9 @@ def _text(explained: Explanation, width: int) -> Iterator[Line]:
     yield from paragraph(symptom.means, width, "  ")
     if symptom.source:
         yield (Span(f"  Source: {symptom.source}", "faint"),)
+    if symptom.fault:
+        command = f"dgkit mlx5 run --fault {symptom.fault} -- PROGRAM"
+        yield (Span("  Without hardware: "), Span(command, "command"))
     excluded = [one for one in explained.causes if one.state == EXCLUDED]
     if explained.program_only:
         yield from paragraph(_PROGRAM, width, "  ", "ok")
