@@ -66,6 +66,13 @@ _MAX_WIDTH = 100
     help="Print one screen of text for a forum or an issue, with pseudonyms.",
 )
 @click.option(
+    "--html",
+    default="",
+    show_default=False,
+    metavar="FILE",
+    help="With --report: also write it to FILE as a page for a browser.",
+)
+@click.option(
     "--symptom",
     metavar="TEXT",
     help="Explain an error text of another program: its causes, by what this machine shows. "
@@ -221,6 +228,7 @@ class _Options:
     verbose: bool
     explained: bool
     reported: bool
+    html: str
     symptom: str | None
     tries: bool
     program: str
@@ -244,6 +252,8 @@ def _run(options: _Options) -> int:
     if options.word:
         raise click.UsageError("--word requires --record FILE")
     _check_form(options)
+    if options.html and not options.reported:
+        raise click.UsageError("--html requires --report")
     if (options.peer and not options.tries) or (options.keys and not options.peer):
         raise click.UsageError("--peer requires --try, and --keys requires --peer")
     if options.program:
@@ -446,10 +456,12 @@ def _report(options: _Options) -> int:
     from ..doctor.api import report
 
     files = options.files
-    with _usage(*files), _progress("Reading this machine") as progress:
+    page = [options.html] if options.html else []
+    with _usage(*files, *page), _progress("Reading this machine") as progress:
         text = report(
-            options.goal.lower(), size=options.exported, snapshots=files or None, progress=progress
-        )
+            options.goal.lower(), size=options.exported, snapshots=files or None,
+            html=options.html, progress=progress,
+        )  # fmt: skip
     click.echo(text)
     return 0
 

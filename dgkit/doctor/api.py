@@ -350,6 +350,7 @@ def report(
     *,
     size: int | str = SIZE,
     snapshots: str | PathLike[str] | Sequence[str | PathLike[str]] | None = None,
+    html: str | PathLike[str] = "",
     progress: Progress | None = None,
 ) -> str:
     """Return one screen of text about this machine, or snapshots, that is safe to publish.
@@ -361,12 +362,14 @@ def report(
         goal: As in `examine`.
         size: As in `examine`.
         snapshots: As in `examine`.
+        html: File in which the whole page is written, too; it must not exist.
         progress: As in `examine`.
 
     Raises:
         ValueError: As in `examine`.
-        OSError: If a file cannot be read.
+        OSError: If a file cannot be read or written.
     """
+    from .format.report import html_page
     from .format.report import report as write
 
     wanted, n_bytes, word = parse_goal(goal), byte_count("size", size, 1), token_hex(16)
@@ -376,7 +379,11 @@ def report(
         with live_machine() as machine:
             found = store(machine, word=word, size=n_bytes, limit_s=FULL_S, progress=progress)
         machines = [Machine(RecordedReader(found), "this machine")]
-    return write(diagnose(machines, goal=wanted, size=n_bytes))
+    diagnosis = diagnose(machines, goal=wanted, size=n_bytes)
+    if html:
+        with Path(html).open("x", encoding="utf-8") as file:
+            file.write(html_page(diagnosis))
+    return write(diagnosis)
 
 
 class CallableModule(ModuleType):

@@ -125,6 +125,11 @@ def test_the_command_prints_either(recording: Path) -> None:
     code, text = run("--from", str(recording), "--goal", "rdma", "--report")
     assert code == 0
     assert text.startswith(f"dgkit doctor {__version__}: rdma: fail")
+    html = recording.with_name("report.html")
+    for written in (0, 2):  # a file that exists is not replaced
+        arguments = ("--from", str(recording), "--goal", "rdma", "--report", "--html", str(html))
+        assert run(*arguments)[0] == written
+    assert "closed, 535.161.07" in html.read_text("utf-8")
     told = run("--from", str(recording), "--goal", "rdma", "--explain", "driver")[1]
     assert "host driver-flavour" in told
 
@@ -136,6 +141,7 @@ def test_the_command_prints_either(recording: Path) -> None:
         (("--report", "--json"), "exclude each other"),
         (("--explain", "--verbose"), "exclude each other"),
         (("--report", "acs"), "whole machine"),
+        (("--html", "page.html"), "--html requires --report"),
         (("--explain", "nothing"), "there is no check 'nothing'"),
     ],
 )

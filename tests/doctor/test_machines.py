@@ -144,15 +144,16 @@ names /sys/module/(nvidia_peermem|mlx[45]_(core|ib))
 names /sys/kernel/mm/memory_peers
 names /dev/nvidia-caps-imex-channels
 text /proc/meminfo
-ask device-files
+ask (device-files|address-space)
 run (dmesg|modinfo -F depends nvidia-peermem|nvidia-smi topo -p2p rw?)
 run (systemctl is-active|pgrep -x) nvidia-imex
 run systemctl is-active rshim
 text /sys/fs/cgroup/devices/devices.list
-run (modinfo -F filename nvidia-peermem|nvcc --version|nvidia-smi .*|ofed_info -s)
+run (modinfo -F (filename nvidia-peermem|version nvidia)|rdma system)
+run (nvcc --version|nvidia-smi .*|ofed_info -s)
 run (mlxconfig|mstconfig) .*
 text /\.dockerenv
-text /etc/(mlnx-release|modprobe\.d/nvidia\.conf)
+text /etc/(mlnx-release|rshim\.conf|modprobe\.d/nvidia\.conf)
 text /(lib/modules/[^/]+/(build/\.)?|proc/)config(\.gz)?
 text /proc/device-tree/.*
 text /proc/driver/nvidia/.*

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -61,6 +62,16 @@ def report(diagnosis: Diagnosis) -> str:
     if len(found) > room:
         found = [*found[: room - 1], f"and {len(found) - room + 1} more lines: dgkit doctor"]
     return "\n".join([*lines, "", *found, *last][:LINES])
+
+
+def html_page(diagnosis: Diagnosis) -> str:
+    """Return the same as a page for a browser: the card of a notebook, and the text below it."""
+    title = f"dgkit doctor: {diagnosis.goal}"
+    text = html.escape(report(diagnosis))
+    return (
+        f'<!doctype html>\n<html lang="en"><meta charset="utf-8"><title>{title}</title>\n'
+        f"{diagnosis._repr_html_()}\n<pre>{text}</pre>\n</html>\n"
+    )
 
 
 def _head(diagnosis: Diagnosis) -> Iterator[str]:
