@@ -13,10 +13,10 @@
  * 1 ms by default, or 0 on one CPU. Then it sleeps between two idle passes, an eighth of the idle
  * time, within the first two limits. */
 enum { SLEEP_LEAST_NS = 20000, SLEEP_MOST_NS = 1000000, IDLE_PASSES = 64 };
-/* A thread that is kept from its CPU, for a quarter of the time that it spins (at least LOOK_NS), or for LATE_NS when
+/* A thread that is kept from its CPU, for a quarter of the time that it spins (at least CHECK_NS), or for LATE_NS when
  * it is to wake up, does not spin for CROWDED_NS: the thread that it waits for may need the CPU, and one that sleeps is
  * run soon after it wakes up, where one that spins has to wait for the time slices of all others. */
-enum { LOOK_NS = 1000000, LATE_NS = 200000, CROWDED_NS = 200000000 };
+enum { CHECK_NS = 1000000, LATE_NS = 200000, CROWDED_NS = 200000000 };
 /* Number of idle passes without a pause, about 10 us: a kernel that waits for each of its
  * operations posts the next one within this time. A pause of an x86 core takes 50 ns. */
 enum { EAGER_PASSES = 1024 };
@@ -27,10 +27,10 @@ static uint64_t idle_sleep(uint64_t idle_ns)
 	return ns < SLEEP_LEAST_NS ? SLEEP_LEAST_NS : ns > SLEEP_MOST_NS ? SLEEP_MOST_NS : ns;
 }
 
-/* The thread's record of time. awake, ran: when it last looked whether it is kept from its CPU, as time and as CPU
- * time. */
-struct clockwork {
-	uint64_t idle_since, looked, awake, ran, crowded_until;
+/* The thread's record of time. checked, checked_cpu: when check_crowded() last decided, as time (0: not since a sleep)
+ * and as the thread's CPU time. last_rest: when rest() was last called. */
+struct times {
+	uint64_t idle_since, last_rest, checked, checked_cpu, crowded_until;
 	uint32_t idle_passes;
 };
 
@@ -41,21 +41,22 @@ static uint64_t cpu_time_ns(void)
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-static void look(struct clockwork *c, uint64_t now)
+/* The CPUs are crowded if the thread, which spins, had its CPU for less than three quarters of the time. */
+static void check_crowded(struct times *c, uint64_t now)
 {
-	if (now - c->awake < LOOK_NS)
+	if (now - c->checked < CHECK_NS)
 		return;
-	const uint64_t ran = cpu_time_ns(), past = now - c->awake;
-	if (c->awake && ran - c->ran < past - past / 4)
+	const uint64_t cpu = cpu_time_ns(), past = now - c->checked;
+	if (c->checked && cpu - c->checked_cpu < past - past / 4)
 		c->crowded_until = now + CROWDED_NS;
-	c->awake = now;
-	c->ran = ran;
+	c->checked = now;
+	c->checked_cpu = cpu;
 }
 
 /* Whether to pass again at once. Where threads of the program make passes, they need the lock. */
-static bool spins(struct dg_poller *p, struct clockwork *c, uint64_t now)
+static bool spins(struct dg_poller *p, struct times *c, uint64_t now)
 {
-	look(c, now);
+	check_crowded(c, now);
 	const bool is_helped = atomic_load_explicit(&p->is_helped, memory_order_relaxed);
 	atomic_store_explicit(&p->is_helped, false, memory_order_relaxed);
 	return now - c->idle_since < p->spin_ns && now >= c->crowded_until && !is_helped;
@@ -63,13 +64,13 @@ static bool spins(struct dg_poller *p, struct clockwork *c, uint64_t now)
 
 /* Called after idle passes: returns while the thread is still to spin, yielding its CPU after a
  * while; once it has spun long enough, sleeps without the lock. */
-static void rest(struct dg_poller *p, struct clockwork *c)
+static void rest(struct dg_poller *p, struct times *c)
 {
 	const uint64_t now = now_ns();
 	if (!c->idle_since)
-		c->idle_since = c->looked = now;
-	p->stats.spun_ns += now - c->looked;
-	c->looked = now;
+		c->idle_since = c->last_rest = now;
+	p->stats.spun_ns += now - c->last_rest;
+	c->last_rest = now;
 	if (spins(p, c, now)) {
 		if (now - c->idle_since > YIELD_AFTER_NS)
 			sched_yield();
@@ -78,13 +79,13 @@ static void rest(struct dg_poller *p, struct clockwork *c)
 	const struct timespec t = {0, (long)idle_sleep(now - c->idle_since)};
 	pthread_mutex_unlock(&p->lock);
 	nanosleep(&t, NULL);
-	c->looked = now_ns();
-	if (c->looked - now > (uint64_t)t.tv_nsec + LATE_NS)
-		c->crowded_until = c->looked + CROWDED_NS;
+	c->last_rest = now_ns();
+	if (c->last_rest - now > (uint64_t)t.tv_nsec + LATE_NS)
+		c->crowded_until = c->last_rest + CROWDED_NS;
 	pthread_mutex_lock(&p->lock);
-	c->awake = 0;
+	c->checked = 0;
 	p->stats.sleeps++;
-	p->stats.slept_ns += c->looked - now;
+	p->stats.slept_ns += c->last_rest - now;
 }
 
 /* Lets the threads that wait for the mutex go first, because the mutex is not fair. */
@@ -101,7 +102,7 @@ static void give_way(struct dg_poller *p)
 static void *run(void *arg)
 {
 	struct dg_poller *p = arg;
-	struct clockwork c = {0};
+	struct times c = {0};
 	prctl(PR_SET_TIMERSLACK, 1000ul, 0ul, 0ul, 0ul);
 	pthread_mutex_lock(&p->lock);
 	while (!atomic_load_explicit(&p->stop, memory_order_acquire)) {
@@ -149,7 +150,7 @@ void dg_poller_unlock(struct dg_poller *p)
 
 bool dg_poller_pass(struct dg_poller *p)
 {
-	/* While others make its passes, the thread does not spin: see the use of is_helped above. */
+	/* While others make its passes, the thread does not spin: see spins(). */
 	atomic_store_explicit(&p->is_helped, true, memory_order_relaxed);
 	if (pthread_mutex_trylock(&p->lock))
 		return false;

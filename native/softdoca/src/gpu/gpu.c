@@ -96,7 +96,7 @@ static void unlink_memory(struct gpu_memory *m)
 /* Frees the GPU if it was destroyed and has no memory left. */
 static void gpu_settle(struct doca_gpu *gpu)
 {
-	if (object_is(gpu, OBJECT_GPU))
+	if (object_is(gpu, OBJECT_GPU)) /* not destroyed: softdoca_gpu_destroy() changes what it is */
 		return;
 	for (struct gpu_memory *m = memories; m; m = m->next)
 		if (m->gpu == gpu)
