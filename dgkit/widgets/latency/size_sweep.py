@@ -282,9 +282,9 @@ class SizeSweep:
 def _row(size: int, reports: list[LatencyReport]) -> Json:
     p50s = [report.p50_ns for report in reports]
     p99s = [report.p99_ns for report in reports if report.percentiles.n >= P99_LEAST]
-    ratios = {at: each.floor_ratio for at, each in enumerate(reports) if each.floor_ratio}
-    ratios = {at: ratio for at, ratio in ratios.items() if ratio >= 1}
-    floors = [ns for at in ratios for ns in reports[at].floor_ns]
+    # A floor above its measurement has moved: such a report gives neither ratio nor floor.
+    steady = [(each, ratio) for each in reports if (ratio := each.floor_ratio) and ratio >= 1]
+    floors = [ns for report, _ in steady for ns in report.floor_ns]
     return {
         "size": size, "text": size_text(size), "rounds": len(reports),
         "path": " and ".join(sorted({report.path for report in reports})),
@@ -292,8 +292,8 @@ def _row(size: int, reports: list[LatencyReport]) -> Json:
         "p50": median(p50s), "low": min(p50s), "high": max(p50s),
         "gb_per_s": size / max(median(p50s), 1),
         "p99": median(p99s) if p99s else None, "floor": median(floors) if floors else None,
-        "ratio": median(ratios.values()) if ratios else None,
-        "moved": sum(bool(report.floor_ns) for report in reports) - len(ratios),
+        "ratio": median(ratio for _, ratio in steady) if steady else None,
+        "moved": sum(bool(report.floor_ns) for report in reports) - len(steady),
     }  # fmt: skip
 
 

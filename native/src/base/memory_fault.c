@@ -32,11 +32,12 @@ static void pass_on(int signal_number, siginfo_t *info, void *context)
 	}
 }
 
+/* Ends an access of a thread that catches faults: the thread goes on at its MEMORY_FAULT_CATCH(). */
 static void handle(int signal_number, siginfo_t *info, void *context)
 {
 	struct memory_fault *f = dg_memory_fault;
 
-	if (!f || info->si_code <= 0) {
+	if (!f || info->si_code <= 0) { /* nothing is caught, or somebody sent the signal */
 		pass_on(signal_number, info, context);
 		return;
 	}

@@ -566,7 +566,8 @@ static int request_copy(struct dg_exporter *p, struct dg_share_request *q, uint6
 	return a.error || a.status > DG_IO_FAILED ? DG_IO_FAILED : (int)a.status;
 }
 
-/* Copies between the bounce buffer and local memory. */
+/* Copies between the bounce buffer and local memory. may_fault: dg_memory_may_fault() says so of the memory,
+ * which is copied by system calls; other memory faults only if the program has unmapped it. */
 static int copy_local(void *to, const void *from, uint64_t n, bool may_fault)
 {
 	if (may_fault)
