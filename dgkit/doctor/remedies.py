@@ -9,7 +9,14 @@ import msgspec
 
 from . import references
 from .facts.bluefield import settings_tool
-from .facts.distribution import has_yum_only, image, install_command, os_release, package_manager
+from .facts.distribution import (
+    foreign_host,
+    has_yum_only,
+    image,
+    install_command,
+    os_release,
+    package_manager,
+)
 from .facts.privileges import refused
 from .facts.virtual import container
 from .finding import Finding, Verdict
@@ -45,13 +52,16 @@ def fit(machine: Machine, remedy: Iterable[str]) -> tuple[str, ...]:
 
     A restart becomes a separate instruction. If NVIDIA's firmware tools (MFT) are missing, commands
     use the tools of mstflint instead, and mstflint is installed first if it is missing, too. In a
-    container, commands that change the system are marked as commands for the host. Without apt and
+    container, commands that change the system are marked as commands for the host; if its kernel is
+    of another system than the container, packages are named in words. Without apt and
     dnf, their commands become instructions in words; a system that is an image, which lacks other
     programs, too, is changed by those who keep the image. If there is yum but no dnf, commands of
     dnf become commands of yum.
     """
     lines = list(_with_mstflint(machine, list(_restarts_apart(remedy))))
-    if machine.know(image):
+    if host := machine.know(foreign_host):
+        lines = [_by_means_of(line, host) for line in lines]
+    elif machine.know(image):
         lines = [_for_maintainer(_without_systemd(line, machine), machine) for line in lines]
     elif machine.know(package_manager) == "other":
         lines = [_in_words(line, machine) for line in lines]
@@ -125,9 +135,16 @@ def _runs(line: str, name: str) -> bool:
 
 def _in_words(line: str, machine: Machine) -> str:
     """Return an instruction for a distribution whose commands are not known."""
+    name = machine.know(os_release).get("ID", "this distribution") or "this distribution"
+    return _by_means_of(line, name)
+
+
+def _by_means_of(line: str, name: str) -> str:
+    """Return a command that installs packages as an instruction, with the system's name."""
+    if line.startswith(("sudo dracut", "sudo update-initramfs")):
+        return f"# Rebuild the initramfs, with the means of {name}"
     if not line.startswith(_INSTALLS):
         return line
-    name = machine.know(os_release).get("ID", "this distribution") or "this distribution"
     return f"# Install, with the means of {name}: {_packages(line)}"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from support.doctor.bluefield import AT, BF3, asked, cards, settings
-from support.doctor.machines import judge, machine
+from support.doctor.machines import UNAME, judge, machine
 
 from dgkit.doctor import finding
 from dgkit.doctor.facts import bluefield
@@ -129,3 +129,31 @@ def test_a_power_cycle_takes_the_place_of_restarts(restart: str) -> None:
     assert restart_once([driver]) == [driver]
     well = finding.n_a("set", remedy=[f"# then {OFF_AND_ON}"])
     assert restart_once([well, driver]) == [well, driver]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "host"),
+    [
+        ("6.1.112-122.189.amzn2023.x86_64", "Amazon Linux"),
+        ("5.14.0-427.el9.x86_64", "Red Hat"),
+        ("6.8.0-45-generic", ""),  # Ubuntu's, like the container
+        ("6.6.0-custom", ""),
+    ],
+)
+def test_a_container_on_another_system_gets_no_commands_of_its_own_for_the_host(
+    kernel: str, host: str
+) -> None:
+    made = machine(
+        {
+            "ask uname": {**UNAME, "release": kernel},
+            "text /etc/os-release": "ID=ubuntu\nVERSION_ID=24.04\n",
+            "text /.dockerenv": "",
+        }
+    )
+    lines = fit(
+        made, ["sudo apt install -y nvidia-open && sudo reboot", "sudo update-initramfs -u"]
+    )
+    said = " ".join(lines)
+    assert ("apt" in said, "update-initramfs" in said) == (not host, not host)
+    assert "nvidia-open" in said
+    assert not host or said.count(f"means of {host}") == 2

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from .. import finding, references
 from ..facts import gpudirect, gpus, nvidia_proc, pci, rdma
 from ..facts.bluefield import side
-from ..facts.distribution import as_root, os_release, restart
+from ..facts.distribution import as_root, foreign_host, os_release, restart
 from ..facts.kconfig import Kconfig, kconfig
 from ..facts.nvidia_proc import version_key
 from ..facts.peermem import peermem_state, prefers_peermem
@@ -138,6 +138,8 @@ def _works(machine: Machine, *, maybe: bool) -> str:
 
 def _newer(machine: Machine) -> list[str]:
     """Return the commands that install a kernel 6.2 or later, by distribution."""
+    if host := machine.know(foreign_host):
+        return [f"# Install a kernel 6.2 or later of the host's system, {host}, and boot it"]
     release = machine.know(os_release)
     name, number = release.get("ID", "").lower(), release.get("VERSION_ID", "")
     like = {name, *release.get("ID_LIKE", "").lower().split()}

@@ -8,6 +8,7 @@ from ..._version import DISTRIBUTION
 from ..machine import Machine
 from . import gpudirect, gpus, nvidia_proc
 from .uname import uname
+from .virtual import container
 
 _RED_HAT = frozenset({"rhel", "centos", "fedora", "rocky", "almalinux", "ol", "amzn"})
 _DEBIAN = frozenset({"debian", "ubuntu", "linuxmint", "pop", "raspbian", "devuan", "dgx"})
@@ -59,6 +60,27 @@ def has_yum_only(machine: Machine) -> bool:
     major = release.get("VERSION_ID", "").split(".")[0]
     old = {"amzn": ("2", "2018")}.get(release.get("ID", ""), ("6", "7"))
     return machine.know(family) == "dnf" and release.get("ID") != "fedora" and major in old
+
+
+# How the releases of distributions' kernels end, their names, and what is like them.
+_KERNELS = (
+    (re.compile(r"\.amzn\d"), "Amazon Linux", {"amzn"}),
+    (re.compile(r"\.el\d"), "Red Hat or a like system", {"rhel", "centos"}),
+    (re.compile(r"\.fc\d"), "Fedora", {"fedora"}),
+    (re.compile(r"-(?:generic|aws|azure|gcp|oracle|nvidia)(?:-64k)?$"), "Ubuntu", {"ubuntu"}),
+    (re.compile(r"-talos$"), "Talos", {"talos"}),
+)
+
+
+def foreign_host(machine: Machine) -> str:
+    """Return the name of the host's system if its kernel is of another one than this container."""
+    if not machine.know(container).engine:
+        return ""
+    release = machine.know(os_release)
+    here = {release.get("ID", "").lower(), *release.get("ID_LIKE", "").lower().split()}
+    kernel = machine.know(uname).release
+    found = ((name, ids) for form, name, ids in _KERNELS if form.search(kernel))
+    return next((name for name, ids in found if here - {""} and not here & ids), "")
 
 
 def install_command(machine: Machine, apt: str, dnf: str) -> str:
