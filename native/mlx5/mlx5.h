@@ -47,7 +47,7 @@
 enum {
 	MAX_ADAPTERS = 8, /* as in dgkit/software_adapter.py */
 	MAX_FDS = 65536,
-	MAX_OBJECTS = 32768,
+	MAX_OBJECTS = 49152, /* more than all of those below together: a free handle is searched for */
 	MAX_CQS = 8192,
 	MAX_PDS = 8192,
 	MAX_XRCDS = 1024,

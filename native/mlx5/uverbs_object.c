@@ -24,9 +24,11 @@ int dg_mlx5_add(struct context *x, struct object *o, enum kind kind)
 					[KIND_SRQ] = MAX_SRQS,
 					[KIND_QP] = DG_NIC_QPS};
 	static uint64_t serial;
+	_Static_assert(MAX_OBJECTS > MAX_PDS + MAX_XRCDS + MAX_AHS + 2 * DG_NIC_KEYS + MAX_CQS + MAX_SRQS + DG_NIC_QPS,
+		       "there is a free handle");
 	if (counts[kind] == most[kind])
 		return -ENOMEM;
-	do /* a handle is used again as late as possible; there are fewer objects than handles */
+	do /* a handle is used again as late as possible */
 		last = (last + 1) % MAX_OBJECTS;
 	while (objects[last] || !last);
 	o->kind = kind;

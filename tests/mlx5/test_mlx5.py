@@ -91,6 +91,64 @@ its own 0 0
 its mr 0
 """
 
+# Makes objects of each kind, while those of the others are there, until 64 are refused; destroys
+# all, and makes one of each.
+LIMITS = """
+import ctypes, errno, os, struct
+
+fd = os.open("/dev/infiniband/uverbs0", os.O_RDWR)
+room = ctypes.create_string_buffer(512)
+at = ctypes.addressof(room)
+memory = ctypes.create_string_buffer(3 << 12)
+ring = ctypes.addressof(memory) + 4095 & ~4095
+
+def send(command, body):
+    os.write(fd, struct.pack("<IHH", command, (8 + len(body)) // 4, 128) + body)
+    return struct.unpack_from("<I", room)[0]
+
+def fill(name, command, body):
+    made, errors = [], []
+    while len(errors) < 64:
+        try:
+            made.append(send(command, body))
+        except OSError as error:
+            errors.append(error.errno)
+    print(name, len(made), *{errno.errorcode[each] for each in errors}, flush=True)
+    return made
+
+send(0, struct.pack("<QIIIIBBHIQ", at, 16, 4, 0, 0, 1, 0, 0, 0, 3))
+pd = send(3, struct.pack("<Q", at))
+cq = struct.pack("<QQIIiIQQII16x", at, 0, 15, 0, -1, 0, ring, ring + 4096, 64, 0)
+number = send(18, cq)
+qp = struct.pack("<QQ9I4B", at, 0, pd, number, number, 0, 4, 0, 1, 1, 0, 0, 4, 0, 0)
+qp += struct.pack("<QQ6IQIIQ", ring + 2048, ring + 4104, 4, *[0] * 9)
+srq = struct.pack("<QQ4IQQ4I", at, 0, pd, 3, 1, 0, ring, ring + 4112, 0, 0, 0, 0)
+mr = struct.pack("<QQQQII", at, ring, 64, ring, pd, 7)
+kinds = [
+    ("qp", 24, qp, 27), ("srq", 32, srq, 35), ("cq", 18, cq, 20),
+    ("mw", 14, struct.pack("<QIB3x", at, pd, 1), 16), ("mr", 9, mr, 13),
+    ("ah", 5, struct.pack("<QQII20xB3x4xBBBx", at, 0, pd, 0, 0, 0, 1, 1), 8),
+    ("xrcd", 37, struct.pack("<QiI", at, -1, 0o100), 38), ("pd", 3, struct.pack("<Q", at), 4),
+]
+made = [fill(*kind[:3]) for kind in kinds]
+for (*_, command), handles in zip(kinds, made):
+    for handle in handles:
+        answered = command in (20, 27, 35)
+        send(command, struct.pack("<QII", at, handle, 0) if answered else struct.pack("<I", handle))
+print(*[send(command, body) > 0 for _, command, body, _ in kinds])
+"""
+LIMITED = """\
+qp 1024 ENOMEM
+srq 1024 ENOMEM
+cq 8191 ENOMEM
+mw 8176 ENOMEM
+mr 0 ENOMEM
+ah 8192 ENOMEM
+xrcd 1024 ENOMEM
+pd 8191 ENOMEM
+True True True True True True True True
+"""
+
 # Two queue pairs fail by a doorbell that jumps; one of them is destroyed, and its CQ, before the
 # program has read their events.
 EVENTS = """
@@ -434,6 +492,11 @@ def test_info_says_what_to_install(monkeypatch, capsys):
 def test_wrong_commands_get_the_errors_of_the_kernel(home):
     done = cli.run(home, "mlx5", "run", "--", sys.executable, "-c", COMMANDS)
     assert done.stdout == ANSWERS, done.stderr
+
+
+def test_objects_beyond_the_limits_are_refused(home):
+    done = cli.run(home, "mlx5", "run", "--", sys.executable, "-c", LIMITS)
+    assert done.stdout == LIMITED, done.stderr
 
 
 def test_a_destroyed_object_takes_its_unread_events_with_it(home):
