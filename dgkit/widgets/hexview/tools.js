@@ -13,7 +13,7 @@ const FORM_NAMES = [
   ["numpy", "NumPy expression"],
   ["sha256", "SHA-256"],
   ["md5", "MD5"],
-  ["edits", "the edits, as Python"],
+  ["edits", "edits as Python"],
 ];
 
 const toggleButton = (text, change) =>
@@ -162,8 +162,8 @@ export function makeActions(commands) {
   const columns = choice([[0, "auto"], 8, 16, 32, 64], {
     onchange: () => commands.show({ columns: Number(columns.value) }),
   });
-  const undo = button("Undo edit", () => commands.undo(), { title: "Ctrl+Z" });
-  const redo = button("Redo edit", () => commands.redo(), { title: "Ctrl+Y, Ctrl+Shift+Z" });
+  const undo = button("Undo", () => commands.undo(), { title: "Ctrl+Z" });
+  const redo = button("Redo", () => commands.redo(), { title: "Ctrl+Y, Ctrl+Shift+Z" });
   const mark = button("Mark as seen", () => commands.mark(), { title: "Clear the marks of changed bytes" });
   const refresh = button("↻", () => commands.refresh(), { "aria-label": "Refresh", title: "Refresh" });
   const copy = button("Copy", () => commands.copy(), { "aria-label": "Copy the selection" });
