@@ -494,6 +494,21 @@ def test_wrong_commands_get_the_errors_of_the_kernel(home):
     assert done.stdout == ANSWERS, done.stderr
 
 
+def test_the_provider_verbs_moves_bytes(home):
+    program = (
+        "import dgkit\n"
+        "with dgkit.connect(provider='verbs') as session:\n"
+        "    region = session.empty('1M')\n"
+        "    session.write(region, b'by libibverbs', offset=5000)\n"
+        "    print(bytes(session.read(region, 13, offset=5000)))\n"
+    )
+    trace = Path(home, "trace")
+    command = "mlx5", "run", "--trace", trace, "--", sys.executable, "-c", program
+    done = cli.run(home, *command)
+    assert done.stdout == "b'by libibverbs'\n", done.stderr
+    assert "op=UMR completion=ok" in trace.read_text()  # a memory window was bound
+
+
 def test_objects_beyond_the_limits_are_refused(home):
     done = cli.run(home, "mlx5", "run", "--", sys.executable, "-c", LIMITS)
     assert done.stdout == LIMITED, done.stderr
