@@ -5,13 +5,15 @@
     python tests/bench/doca_samples.py doca-samples 3.2.0 --libraries eth,dma --json out.json
 
 Each sample is built by its own meson file, in a temporary copy of the tag's files, with the API of
-the tag's release. Needs meson, ninja, and what the samples need (json-c, DPDK). Nothing here passes
+the tag's release. Builds that FILE has from the same headers are not repeated, so a run that was
+stopped goes on. Needs meson, ninja, and what the samples need (json-c, DPDK). Nothing here passes
 or fails a test.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import platform
@@ -57,23 +59,45 @@ def main() -> int:
     parser.add_argument("checkout", type=Path, help="a clone of NVIDIA-DOCA/doca-samples")
     parser.add_argument("tags", nargs="+", metavar="TAG", help="tags or commits of it")
     parser.add_argument("--libraries", default=LIBRARIES, help="by default %(default)s")
-    parser.add_argument("--json", type=Path, help="store what came of each sample here")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="the result of each sample")
     options = parser.parse_args()
+    headers = digest_of_headers()
+    known = earlier(options.json, headers) if options.json else []
     builds: list[Build] = []
     for tag in options.tags:
         with tempfile.TemporaryDirectory(prefix="doca-samples-") as folder:
-            for build in of_tag(options.checkout, tag, options.libraries.split(","), Path(folder)):
+            libraries = options.libraries.split(",")
+            for build in of_tag(options.checkout, tag, libraries, Path(folder), known):
                 builds.append(build)
                 state = "built" if build.built else f"lacks {', '.join(build.missing)}"
                 print(f"{tag} {build.library}/{build.sample}: {state}", file=sys.stderr)
+                if options.json:
+                    rest = [old for old in known if old not in builds]
+                    options.json.write_text(record([*builds, *rest], headers))
     print(markdown(builds))
-    if options.json:
-        options.json.write_text(record(builds))
     return 0
 
 
-def of_tag(checkout: Path, tag: str, libraries: list[str], folder: Path) -> Iterator[Build]:
-    """Build the samples of a tag in a folder."""
+def digest_of_headers() -> str:
+    """Return a digest of what a build depends on: softdoca's headers, which name all functions."""
+    command = [DGKIT, "softdoca", "env", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    digest = hashlib.sha256()
+    for path in sorted(Path(json.loads(done.stdout)["include"]).rglob("*.*")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def earlier(file: Path, headers: str) -> list[Build]:
+    """Return the builds that a file has from these headers."""
+    found = json.loads(file.read_text()) if file.exists() else {}
+    return [Build(**one) for one in found["builds"]] if found.get("headers") == headers else []
+
+
+def of_tag(
+    checkout: Path, tag: str, libraries: list[str], folder: Path, known: list[Build]
+) -> Iterator[Build]:
+    """Build the samples of a tag in a folder, but those that are known."""
     files = subprocess.Popen(["git", "-C", checkout, "archive", tag], stdout=subprocess.PIPE)
     subprocess.run(["tar", "-x", "-C", folder], stdin=files.stdout, check=True)
     if files.wait():
@@ -90,6 +114,9 @@ def of_tag(checkout: Path, tag: str, libraries: list[str], folder: Path) -> Iter
 
     def build(sample: tuple[str, Path]) -> Build:
         library, source = sample
+        for old in known:
+            if (old.tag, old.library, old.sample) == (tag, library, source.parent.name):
+                return old
         (source.parent / "meson.build").write_text(source.read_text())
         log = meson(source.parent, environment)
         names = {name.removeprefix("struct ") for f in MISSING.findall(log) for name in f if name}
@@ -126,10 +153,11 @@ def meson(folder: Path, environment: dict[str, str]) -> str:
     return ""
 
 
-def record(builds: list[Build]) -> str:
+def record(builds: list[Build], headers: str) -> str:
     """Return the builds as JSON, one a line, with the command and the machine."""
     head = {
-        "command": shlex.join(sys.argv),
+        "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        "headers": headers,
         "machine": f"{platform.machine()}, {os.cpu_count()} CPUs",
     }
     rows = ",\n".join(json.dumps(asdict(build)) for build in builds)
