@@ -36,13 +36,13 @@ enum doca_eth_txq_data_path_type {
 };
 
 /* Gets the limit of doca_eth_txq_create(). Errors: NOT_SUPPORTED for lists of more than 1 buffer, and for
- * headers of large frames (doca_eth_txq_cpu_data_path.h). */
+ * headers of large frames (doca_eth_txq_cpu_data_path.h) of more than 256 bytes. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_eth_txq_cap_get_max_burst_size(const struct doca_devinfo *devinfo,
 						 uint32_t max_send_buf_list_len,
 						 uint16_t max_lso_header_size,
 						 uint32_t *max_burst_size);
-/* Gets 0. */
+/* Gets 256. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_eth_txq_cap_get_max_lso_header_size(const struct doca_devinfo *devinfo,
 						      uint16_t *max_lso_header_size);

@@ -5,7 +5,10 @@
  * buffer of 14 to 65,536 bytes of data; submitting another one returns INVALID_VALUE. A task ends with
  * IO_FAILED if the interface did not take its frame, is gone, or the context was stopped before.
  *
- * There is no segmentation of large frames (LSO): its functions return NOT_SUPPORTED.
+ * A large frame (LSO) has headers and a payload, which is sent in parts, each in a frame of its own behind the
+ * headers. From part to part differ the lengths of IPv4, IPv6 and UDP, the identification of IPv4, and sequence
+ * number and flags of TCP; checksums are those of the queue's offloads. Without a header of IP the parts have the
+ * same headers.
  */
 #ifndef DOCA_ETH_TXQ_CPU_DATA_PATH_H
 #define DOCA_ETH_TXQ_CPU_DATA_PATH_H
@@ -80,13 +83,17 @@ doca_error_t doca_eth_txq_task_batch_send_allocate(struct doca_eth_txq *eth_txq,
 						   union doca_data **task_user_data_array,
 						   struct doca_task_batch **task_batch);
 
-/* ---- large frames: all return NOT_SUPPORTED, or NULL ---- */
+/* ---- large frames ---- */
 
+/* Sets the largest part of a payload, 1,500 bytes by default. Errors: BAD_STATE if the queue is started. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_eth_txq_set_mss(struct doca_eth_txq *eth_txq, uint16_t mss);
+/* Sets the largest size of the headers, 14 to 256 bytes (the default). Errors: BAD_STATE if the queue is started. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_eth_txq_set_max_lso_header_size(struct doca_eth_txq *eth_txq,
 						  uint16_t max_lso_header_size);
+/* As those of the other tasks. Submitting a task returns INVALID_VALUE for headers or a payload that the queue
+ * does not take, and AGAIN while it has no places for its frames, 32,768 in all. The headers are read then. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_eth_txq_task_lso_send_set_conf(
 	struct doca_eth_txq *eth_txq, doca_eth_txq_task_lso_send_completion_cb_t success_completion_cb,

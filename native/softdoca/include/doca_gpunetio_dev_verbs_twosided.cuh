@@ -153,6 +153,19 @@ doca_gpu_dev_verbs_recv_wait(struct doca_gpu_dev_verbs_qp *qp, struct doca_gpu_d
 	return doca_gpu_dev_verbs_recv_wait<sharing, handler, mcst>(qp, daddr, &last, cqe);
 }
 
+#if DOCA_FORM_gpu_dev_verbs_recv_wait
+template <enum doca_gpu_dev_verbs_resource_sharing_mode sharing =
+		  DOCA_GPUNETIO_VERBS_RESOURCE_SHARING_MODE_GPU,
+	  enum doca_gpu_dev_verbs_nic_handler handler = DOCA_GPUNETIO_VERBS_NIC_HANDLER_AUTO,
+	  enum doca_gpu_dev_verbs_mcst_mode mcst = DOCA_GPUNETIO_VERBS_MCST_DISABLED>
+DOCA_GPUNETIO_DEVICE int doca_gpu_dev_verbs_recv_wait(struct doca_gpu_dev_verbs_qp *qp,
+						      struct doca_gpu_dev_verbs_addr daddr)
+{
+	struct doca_gpunetio_ib_mlx5_cqe64 *cqe;
+	return doca_gpu_dev_verbs_recv_wait<sharing, handler, mcst>(qp, daddr, &cqe);
+}
+#endif
+
 /* Up to DOCA 3.1: waits for a receive, and until its bytes are visible. */
 template <enum doca_gpu_dev_verbs_exec_scope scope = DOCA_GPUNETIO_VERBS_EXEC_SCOPE_THREAD>
 DOCA_OF_gpu_dev_verbs_wait_recv

@@ -98,6 +98,8 @@
 #define DOCA_FORM_eth_rxq_estimate_packet_buf_size SOFTDOCA_BEFORE(300)
 /* doca_gpu_dev_eth_rxq_recv(): up to 3.2 its last template argument is a truth value, for all attributes or none. */
 #define DOCA_FORM_gpu_dev_eth_rxq_recv SOFTDOCA_BEFORE(303)
+/* doca_gpu_dev_verbs_recv_wait(): up to 3.2 it may be called without cqe. */
+#define DOCA_FORM_gpu_dev_verbs_recv_wait SOFTDOCA_BEFORE(303)
 /* doca_rdma: up to 2.8 no connection in export, connect and allocation of tasks, and no data in accept. */
 #define DOCA_FORM_rdma_connection SOFTDOCA_BEFORE(209)
 

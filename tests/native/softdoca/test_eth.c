@@ -1529,6 +1529,173 @@ TEST(cpu_tasks_that_cannot_be_sent_are_refused)
 	close_cpu(&c);
 }
 
+/* ---- large frames ---- */
+
+#define PAYLOAD 2500u
+#define MSS	1000u
+#define HEADERS (14u + 20 + 20)
+
+static void large_sent(struct doca_eth_txq_task_lso_send *task, union doca_data data, union doca_data ctx)
+{
+	struct doca_buf *payload;
+
+	OK(doca_eth_txq_task_lso_send_get_pkt_payload(task, &payload));
+	CHECK_EQ(payload, data.ptr);
+	OK(doca_task_get_status(doca_eth_txq_task_lso_send_as_doca_task(task)));
+	((struct cpu *)ctx.ptr)->sent++;
+}
+
+static void large_not_sent(struct doca_eth_txq_task_lso_send *task, union doca_data data, union doca_data ctx)
+{
+	(void)data;
+	CHECK_EQ(doca_task_get_status(doca_eth_txq_task_lso_send_as_doca_task(task)), DOCA_ERROR_IO_FAILED);
+	((struct cpu *)ctx.ptr)->not_sent++;
+}
+
+static void large_batch_sent(struct doca_task_batch *batch, uint16_t n, union doca_data ctx,
+			     union doca_data data, union doca_data *each, struct doca_buf **payloads,
+			     struct doca_gather_list **headers, doca_error_t *results)
+{
+	CHECK_EQ(data.u64, 36);
+	for (uint16_t i = 0; i < n; i++) {
+		CHECK_EQ(each[i].u64, i);
+		CHECK(payloads[i] && headers[i]);
+		OK(results[i]);
+	}
+	((struct cpu *)ctx.ptr)->sent += n;
+	doca_task_batch_free(batch);
+}
+
+static void large_batch_not_sent(struct doca_task_batch *batch, uint16_t n, union doca_data ctx,
+				 union doca_data data, union doca_data *each, struct doca_buf **payloads,
+				 struct doca_gather_list **headers, doca_error_t *results)
+{
+	(void)batch, (void)n, (void)ctx, (void)data, (void)each, (void)payloads, (void)headers, (void)results;
+	CHECK(!"a batch failed");
+}
+
+static void start_large(struct cpu *c)
+{
+	OK(doca_eth_txq_set_mss(c->txq, MSS));
+	OK(doca_eth_txq_set_max_lso_header_size(c->txq, HEADERS));
+	OK(doca_eth_txq_set_l3_chksum_offload(c->txq, 1));
+	OK(doca_eth_txq_set_l4_chksum_offload(c->txq, 1));
+	OK(doca_eth_txq_task_lso_send_set_conf(c->txq, large_sent, large_not_sent, 2));
+	OK(doca_eth_txq_task_batch_lso_send_set_conf(c->txq, DOCA_TASK_BATCH_MAX_TASKS_NUMBER_16, 1,
+						     large_batch_sent, large_batch_not_sent));
+	start_txq(c);
+}
+
+static struct doca_buf *payload_to_send(struct cpu *c)
+{
+	struct doca_buf *b;
+
+	for (unsigned i = 0; i < PAYLOAD; i++)
+		c->memory[i] = (uint8_t)(i * 7);
+	OK(doca_buf_inventory_buf_get_by_data(c->bufs, c->map, c->memory, PAYLOAD, &b));
+	return b;
+}
+
+static uint32_t at32(const uint8_t *p)
+{
+	return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
+}
+
+/* The three frames of a payload: 1,000, 1,000 and 500 bytes of it, with what TCP needs to put them together. */
+static void check_parts(struct cpu *c)
+{
+	uint8_t got[65536];
+
+	for (unsigned i = 0; i < 3; i++) {
+		const size_t size = HEADERS + (i < 2 ? MSS : PAYLOAD % MSS);
+		const uint8_t *ip = got + 14, *tcp = ip + 20;
+
+		CHECK_EQ(peer_receives(&c->net, got), size);
+		CHECK_EQ(at32(ip) & 0xffff, size - 14);
+		CHECK_EQ(at32(ip + 4) >> 16, (0xffff + i) & 0xffff); /* identification */
+		CHECK_EQ(sum(ip, 20, 0), 0xffff);
+		CHECK_EQ(at32(tcp + 4), 0xfffffff0u + i * MSS); /* sequence number */
+		CHECK_EQ(tcp[13], i == 0 ? 0x90 : i == 1 ? 0x10 : 0x19); /* CWR first; FIN, PSH last */
+		CHECK_EQ(sum(tcp, size - 34, 6 + (uint32_t)size - 34 + sum(ip + 12, 8, 0)), 0xffff);
+		for (unsigned j = 0; j < size - HEADERS; j++)
+			CHECK_EQ(got[HEADERS + j], (uint8_t)((i * MSS + j) * 7));
+	}
+}
+
+TEST(cpu_large_frames_are_sent_in_parts)
+{
+	static const uint8_t macs[14] = {2, 0, 0, 0, 0, 9, 2, 0, 0, 0, 0, 8, 8, 0};
+	uint8_t ip_tcp[40] = {0x45, 0, 0, 0, 0xff, 0xff, 0, 0, 64, 6, 0, 0, 10, 0, 0, 2, 10, 0, 0, 1};
+	struct doca_gather_list second = {.addr = ip_tcp, .len = sizeof(ip_tcp)},
+				first = {.addr = (void *)macs, .len = 14, .next = &second}, **headers;
+	struct cpu c = {0};
+	struct doca_eth_txq_task_lso_send *task;
+	struct doca_task_batch *batch;
+	union doca_data *each;
+	struct doca_buf **payloads;
+
+	memcpy(ip_tcp + 24, "\xff\xff\xff\xf0", 4);
+	ip_tcp[32] = 0x50;
+	ip_tcp[33] = 0x99;
+	open_cpu(&c, 8, 64);
+	start_large(&c);
+	struct doca_buf *b = payload_to_send(&c);
+	OK(doca_eth_txq_task_lso_send_allocate_init(c.txq, b, &first, (union doca_data){.ptr = b}, &task));
+	for (int i = 1; i <= 2; i++) {
+		OK(doca_task_submit(doca_eth_txq_task_lso_send_as_doca_task(task)));
+		progress_until(&c, &c.sent, i);
+		check_parts(&c);
+	}
+	doca_task_free(doca_eth_txq_task_lso_send_as_doca_task(task));
+	OK(doca_eth_txq_task_batch_lso_send_allocate(c.txq, 2, (union doca_data){.u64 = 36}, &payloads,
+						     &headers, &each, &batch));
+	for (uint64_t i = 0; i < 2; i++) {
+		payloads[i] = b;
+		headers[i] = &first;
+		each[i].u64 = i;
+	}
+	OK(doca_task_batch_submit(batch));
+	progress_until(&c, &c.sent, 4);
+	check_parts(&c);
+	check_parts(&c);
+	OK(doca_buf_dec_refcount(b, NULL));
+	close_cpu(&c);
+}
+
+TEST(cpu_large_frames_that_cannot_be_sent_are_refused)
+{
+	uint8_t bytes[HEADERS + 1] = {0};
+	struct doca_gather_list headers = {.addr = bytes, .len = sizeof(bytes)};
+	struct cpu c = {0};
+	struct doca_eth_txq_task_lso_send *task;
+	struct doca_buf *b;
+
+	open_cpu(&c, 8, 64);
+	REFUSED(doca_eth_txq_set_mss(c.txq, 0), INVALID_VALUE);
+	REFUSED(doca_eth_txq_set_max_lso_header_size(c.txq, 257), INVALID_VALUE);
+	start_large(&c);
+	REFUSED(doca_eth_txq_set_mss(c.txq, 1), BAD_STATE);
+	OK(doca_buf_inventory_buf_get_by_addr(c.bufs, c.map, c.memory, PAYLOAD, &b));
+	REFUSED(doca_eth_txq_task_lso_send_allocate_init(c.txq, b, NULL, (union doca_data){0}, &task),
+		INVALID_VALUE);
+	OK(doca_eth_txq_task_lso_send_allocate_init(c.txq, b, &headers, (union doca_data){0}, &task));
+	struct doca_task *as_task = doca_eth_txq_task_lso_send_as_doca_task(task);
+	headers.len = 14;
+	REFUSED(doca_task_submit(as_task), INVALID_VALUE); /* no payload */
+	OK(doca_buf_set_data_len(b, PAYLOAD));
+	headers.len = sizeof(bytes); /* one more than the queue takes */
+	REFUSED(doca_task_submit(as_task), INVALID_VALUE);
+	headers.len = 13;
+	REFUSED(doca_task_submit(as_task), INVALID_VALUE);
+	headers.len = 14;
+	delete_interface();
+	OK(doca_task_submit(as_task));
+	progress_until(&c, &c.not_sent, 1);
+	doca_task_free(as_task);
+	OK(doca_buf_dec_refcount(b, NULL));
+	close_cpu(&c);
+}
+
 TEST(cpu_tasks_receive_frames)
 {
 	struct cpu c = {0};
@@ -1768,10 +1935,9 @@ TEST(settings_of_cpu_queues_are_checked)
 	CHECK_EQ(n, 32768);
 	REFUSED(doca_eth_txq_cap_get_max_burst_size(info, 2, 0, &n), NOT_SUPPORTED);
 	OK(doca_eth_txq_cap_get_max_lso_header_size(info, &header));
-	CHECK_EQ(header, 0);
+	CHECK_EQ(header, 256);
 	OK(doca_eth_txq_cap_is_type_supported(info, DOCA_ETH_TXQ_TYPE_REGULAR,
 					      DOCA_ETH_TXQ_DATA_PATH_TYPE_CPU));
-	REFUSED(doca_eth_txq_set_mss(c.txq, 1500), NOT_SUPPORTED);
 	REFUSED(doca_eth_txq_task_send_set_conf(c.txq, NULL, task_not_sent, 1), INVALID_VALUE);
 	REFUSED(doca_eth_txq_task_send_set_conf(c.txq, task_sent, task_not_sent, 32769), INVALID_VALUE);
 	REFUSED(doca_eth_rxq_set_metadata_num(c.rxq, 2), INVALID_VALUE);

@@ -87,6 +87,7 @@ enum object_kind {
 	OBJECT_ETH_TXQ,
 	OBJECT_ETH_RXQ,
 	OBJECT_ETH_SEND,
+	OBJECT_ETH_SEND_LARGE,
 	OBJECT_ETH_RECEIVE,
 	OBJECT_ETH_EVENTS, /* a batch of received packets */
 	OBJECT_FLOW_CFG,

@@ -35,7 +35,7 @@
 				      "the queue's data path is on the CPU");       \
 	} while (0)
 
-enum { TXQ_MIN = 1024, TXQ_MAX = 32768, RXQ_MAX = 65536, ALIGN = 64 };
+enum { TXQ_MIN = 1024, TXQ_MAX = 32768, HEADERS_MAX = 256, RXQ_MAX = 65536, ALIGN = 64 };
 
 /* Port and memory of a started queue. On a GPU: the structure for device code, the ring, the words.
  * On the CPU: `host`, which has ring and words, and a timer, which wakes a program that waits, as
@@ -56,14 +56,31 @@ struct doca_eth_txq_gpu_event_notify_send_packet {
 	uint64_t timestamp_ns;
 };
 
-/* A send task of a queue on the CPU, or a batch of them (its kind tells which), with the arrays for
- * its frames. */
+/* The tasks of a type, or its batches: maximum, number allocated, tasks of a batch, callbacks. */
+struct eth_tasks {
+	uint32_t n, used, tasks;
+	bool is_batch, is_large;
+	union {
+		doca_eth_txq_task_send_completion_cb_t single;
+		doca_eth_txq_task_lso_send_completion_cb_t large;
+		doca_eth_txq_task_batch_send_completion_cb_t batch;
+		doca_eth_txq_task_batch_lso_send_completion_cb_t large_batch;
+	} done, failed;
+};
+enum { SINGLE, BATCH, LARGE, LARGE_BATCH, TASK_TYPES };
+
+/* A send task of a queue on the CPU, or a batch of them, with the arrays for its frames. Of a large one the
+ * buffers are payloads. */
 struct eth_send {
 	struct doca_task_batch batch; /* a send task has its task, too */
+	struct eth_tasks *tasks;
 	struct eth_send *next; /* of those in flight, in their order */
 	uint64_t first; /* index of its first entry */
+	uint64_t *ends; /* that behind the last one of each task */
+	uint8_t *segments; /* frames of large ones, while they are in flight */
 	uint16_t n;
 	union doca_data *data;
+	struct doca_gather_list **headers;
 	doca_error_t *results;
 	struct doca_buf *frames[];
 };
@@ -86,15 +103,8 @@ struct doca_eth_txq {
 		union doca_data data;
 		uint64_t told;
 	} notify;
-	/* Tasks of a queue on the CPU: maximum, number allocated, callbacks. */
-	struct {
-		uint32_t n, used;
-		doca_eth_txq_task_send_completion_cb_t done, failed;
-	} single;
-	struct {
-		uint32_t n, used, tasks;
-		doca_eth_txq_task_batch_send_completion_cb_t done, failed;
-	} batch;
+	struct eth_tasks tasks[TASK_TYPES]; /* of a queue on the CPU */
+	uint16_t mss, max_headers;
 	struct eth_send *first, *last; /* in flight */
 	uint64_t submitted; /* entries */
 	bool removed; /* from its port */
@@ -204,6 +214,18 @@ doca_error_t eth_set(const struct doca_ctx *ctx, bool *setting, uint8_t value);
 
 /* Operations of queues on a GPU (txq.c, rxq.c) and on the CPU (eth_send.c, eth_receive.c). */
 extern const struct ctx_ops eth_txq_gpu, eth_txq_cpu, eth_rxq_gpu, eth_rxq_cpu;
+/* eth_send.c */
+doca_error_t eth_tasks_set(struct doca_eth_txq *q, int type, struct eth_tasks tasks);
+doca_error_t eth_batches_set(struct doca_eth_txq *q, int type,
+			     enum doca_task_batch_max_tasks_number tasks_number, uint16_t n,
+			     struct eth_tasks tasks);
+doca_error_t eth_task_allocate(struct doca_eth_txq *q, int type, uint16_t n, union doca_data data,
+			       struct eth_send **out);
+doca_error_t eth_batch_allocate(struct doca_eth_txq *q, int type, uint16_t n, union doca_data data,
+				struct eth_send **out);
+void eth_post(struct doca_eth_txq *q, uint64_t index, const void *frame, size_t size, uint32_t key);
+/* eth_large.c: posts the frames of large ones, from index q->submitted on, and stores s->ends. */
+doca_error_t eth_post_large(struct doca_eth_txq *q, struct eth_send *s);
 /* eth_receive.c: frees the places of a queue that is idle. Errors: IN_USE if a buffer was not returned. */
 doca_error_t eth_rxq_close_pool(struct doca_eth_rxq *q);
 

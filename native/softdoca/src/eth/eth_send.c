@@ -14,18 +14,23 @@ static struct eth_send *send_of(struct doca_task *task)
 
 /* ---- start and end ---- */
 
-/* The ring has a place for each task that can be in flight. */
+/* The ring has a place for each task that can be in flight; how many frames a large one is, is not known yet. */
 static doca_error_t count_entries(struct doca_eth_txq *q, uint64_t *entries)
 {
-	const uint64_t tasks = q->single.n + (uint64_t)q->batch.n * q->batch.tasks;
+	uint64_t tasks = 0;
+	bool is_large = false;
+	for (int i = 0; i < TASK_TYPES; i++) {
+		tasks += (uint64_t)q->tasks[i].n * q->tasks[i].tasks;
+		is_large |= q->tasks[i].n && q->tasks[i].is_large;
+	}
 	if (!tasks)
 		return REFUSE(DOCA_ERROR_BAD_STATE,
 			      "a queue of the CPU needs tasks: call doca_eth_txq_task_send_set_conf() or "
-			      "doca_eth_txq_task_batch_send_set_conf()");
+			      "another ..._send_set_conf()");
 	if (tasks > TXQ_MAX)
 		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%llu tasks, with those of batches, exceed %d",
 			      (unsigned long long)tasks, TXQ_MAX);
-	*entries = power_of_two(tasks > q->entries ? (uint32_t)tasks : q->entries);
+	*entries = is_large ? TXQ_MAX : power_of_two(tasks > q->entries ? (uint32_t)tasks : q->entries);
 	return DOCA_SUCCESS;
 }
 
@@ -46,6 +51,7 @@ static doca_error_t start(struct doca_ctx *ctx)
 		.entries = n,
 		.l3_checksum = q->l3_checksum,
 		.l4_checksum = q->l4_checksum,
+		.on_cpu = true,
 		.refused = calloc(n, sizeof(bool)),
 	};
 	if (!q->queue.refused) {
@@ -87,47 +93,63 @@ static doca_error_t check_frame(const struct doca_eth_txq *q, const struct doca_
 	return softdoca_mmap_frame_key(b->mmap, q->ctx.dev, key) ? DOCA_ERROR_INVALID_VALUE : DOCA_SUCCESS;
 }
 
+void eth_post(struct doca_eth_txq *q, uint64_t index, const void *frame, size_t size, uint32_t key)
+{
+	q->queue.ring[index & (q->queue.entries - 1)] = (struct doca_gpu_dev_eth_txq_wqe){
+		.addr = (uintptr_t)frame,
+		.size = (uint32_t)size,
+		.key = __builtin_bswap32(key),
+		.index = (uint32_t)index,
+	};
+}
+
+static doca_error_t post(struct doca_eth_txq *q, struct eth_send *s)
+{
+	for (uint16_t i = 0; i < s->n; i++) {
+		uint32_t key;
+		doca_error_t error = check_frame(q, s->frames[i], &key);
+		if (error)
+			return error;
+		eth_post(q, q->submitted + i, s->frames[i]->data, s->frames[i]->data_len, key);
+		s->ends[i] = q->submitted + i + 1;
+	}
+	return DOCA_SUCCESS;
+}
+
 /* Writes the entries of all frames before the port's thread sees the first. */
 static doca_error_t submit(struct doca_task *task, uint32_t flags)
 {
 	struct doca_eth_txq *q = eth_txq_of(task->ctx);
 	struct eth_send *s = send_of(task);
 	(void)flags;
-	for (uint16_t i = 0; i < s->n; i++) {
-		uint32_t key, index = (uint32_t)(q->submitted + i);
-		doca_error_t error = check_frame(q, s->frames[i], &key);
-		if (error)
-			return error;
-		q->queue.ring[index & (q->queue.entries - 1)] = (struct doca_gpu_dev_eth_txq_wqe){
-			.addr = (uintptr_t)s->frames[i]->data,
-			.size = (uint32_t)s->frames[i]->data_len,
-			.key = __builtin_bswap32(key),
-			.index = index,
-		};
-	}
+	doca_error_t error = s->tasks->is_large ? eth_post_large(q, s) : post(q, s);
+	if (error)
+		return error;
 	s->first = q->submitted;
 	s->next = NULL;
 	*(q->first ? &q->last->next : &q->first) = s;
 	q->last = s;
-	q->submitted += s->n;
+	q->submitted = s->ends[s->n - 1];
 	__atomic_store_n(&q->queue.words->producer, q->submitted, __ATOMIC_RELEASE);
 	return DOCA_SUCCESS;
 }
 
 static bool is_done(const struct doca_eth_txq *q, const struct eth_send *s)
 {
-	return s && __atomic_load_n(&q->queue.words->done, __ATOMIC_ACQUIRE) >= s->first + s->n;
+	return s && __atomic_load_n(&q->queue.words->done, __ATOMIC_ACQUIRE) >= s->ends[s->n - 1];
 }
 
-/* Stores the results of all frames, and returns the first error. */
+/* Stores the results of all tasks, and returns the first error. */
 static doca_error_t find_results(const struct doca_eth_txq *q, struct eth_send *s)
 {
 	const bool failed = __atomic_load_n(&q->queue.words->failed, __ATOMIC_ACQUIRE) != UINT64_MAX;
 	const uint64_t end = failed ? q->queue.failed_at : UINT64_MAX;
 	doca_error_t first = DOCA_SUCCESS;
+	uint64_t at = s->first;
 	for (uint16_t i = 0; i < s->n; i++) {
-		const uint64_t at = s->first + i;
-		const bool sent = at < end && !q->queue.refused[at & (q->queue.entries - 1)];
+		bool sent = s->ends[i] <= end;
+		for (; at < s->ends[i]; at++)
+			sent &= !q->queue.refused[at & (q->queue.entries - 1)];
 		s->results[i] = sent ? DOCA_SUCCESS : FLUSHED;
 		if (!sent)
 			first = FLUSHED;
@@ -138,11 +160,17 @@ static doca_error_t find_results(const struct doca_eth_txq *q, struct eth_send *
 static void tell(struct doca_eth_txq *q, struct eth_send *s, doca_error_t error)
 {
 	const union doca_data of_ctx = q->ctx.user_data, data = s->batch.task.user_data;
-	if (object_is(s, OBJECT_TASK_BATCH))
-		(error ? q->batch.failed : q->batch.done)(&s->batch, s->n, of_ctx, data, s->data, s->frames,
-							  s->results);
+	const struct eth_tasks *t = s->tasks;
+	if (t->is_batch && t->is_large)
+		(error ? t->failed : t->done).large_batch(&s->batch, s->n, of_ctx, data, s->data, s->frames,
+							  s->headers, s->results);
+	else if (t->is_batch)
+		(error ? t->failed : t->done).batch(&s->batch, s->n, of_ctx, data, s->data, s->frames,
+						    s->results);
+	else if (t->is_large)
+		(error ? t->failed : t->done).large((struct doca_eth_txq_task_lso_send *)s, data, of_ctx);
 	else
-		(error ? q->single.failed : q->single.done)((struct doca_eth_txq_task_send *)s, data, of_ctx);
+		(error ? t->failed : t->done).single((struct doca_eth_txq_task_send *)s, data, of_ctx);
 }
 
 static bool progress(struct doca_ctx *ctx)
@@ -153,6 +181,8 @@ static bool progress(struct doca_ctx *ctx)
 		return false;
 	const doca_error_t error = find_results(q, s);
 	q->first = s->next;
+	free(s->segments);
+	s->segments = NULL;
 	if (softdoca_task_landed(&s->batch.task, error))
 		tell(q, s, error);
 	return true;
@@ -160,9 +190,8 @@ static bool progress(struct doca_ctx *ctx)
 
 static void free_task(struct doca_task *task)
 {
-	struct doca_eth_txq *q = eth_txq_of(task->ctx);
 	struct eth_send *s = send_of(task);
-	--*(object_is(s, OBJECT_TASK_BATCH) ? &q->batch.used : &q->single.used);
+	--s->tasks->used;
 	object_become(task, OBJECT_FREE);
 	softdoca_object_free(s);
 }
@@ -200,33 +229,69 @@ const struct ctx_ops eth_txq_cpu = {
 
 /* ---- allocation ---- */
 
-static doca_error_t new_task(struct doca_eth_txq *q, enum object_kind kind, uint16_t n,
-			     union doca_data data, struct eth_send **out)
+static doca_error_t new_task(struct doca_eth_txq *q, int type, uint16_t n, union doca_data data,
+			     struct eth_send **out)
 {
-	uint32_t *used = kind == OBJECT_TASK_BATCH ? &q->batch.used : &q->single.used;
-	const uint32_t all = kind == OBJECT_TASK_BATCH ? q->batch.n : q->single.n;
-	const size_t per_frame =
-		sizeof(struct doca_buf *) + sizeof(union doca_data) + sizeof(doca_error_t);
+	struct eth_tasks *tasks = &q->tasks[type];
+	const enum object_kind kind = tasks->is_batch	? OBJECT_TASK_BATCH
+				      : type == LARGE ? OBJECT_ETH_SEND_LARGE
+						      : OBJECT_ETH_SEND;
+	const size_t per_frame = sizeof(struct doca_buf *) + sizeof(union doca_data) +
+				 sizeof(struct doca_gather_list *) + sizeof(uint64_t) + sizeof(doca_error_t);
 	if (q->ctx.state != DOCA_CTX_STATE_RUNNING || q->ctx.gpu)
 		return REFUSE(DOCA_ERROR_BAD_STATE, q->ctx.gpu ? "kernels post this context's operations"
 							       : "the context is not running");
 	struct eth_send *s =
-		*used < all ? softdoca_object_new(kind, sizeof *s + n * per_frame) : NULL;
+		tasks->used < tasks->n ? softdoca_object_new(kind, sizeof *s + n * per_frame) : NULL;
 	if (!s)
-		return REFUSE(DOCA_ERROR_NO_MEMORY, "all %u of this type are allocated", all);
-	++*used;
+		return REFUSE(DOCA_ERROR_NO_MEMORY, "all %u of this type are allocated", tasks->n);
+	++tasks->used;
+	s->tasks = tasks;
 	s->n = n;
 	s->data = (union doca_data *)(s->frames + n);
-	s->results = (doca_error_t *)(s->data + n);
+	s->headers = (struct doca_gather_list **)(s->data + n);
+	s->ends = (uint64_t *)(s->headers + n);
+	s->results = (doca_error_t *)(s->ends + n);
 	softdoca_task_init(&s->batch.task, &q->ctx, data);
 	*out = s;
 	return DOCA_SUCCESS;
 }
 
-static doca_error_t allocate(struct doca_eth_txq *q, enum object_kind kind, uint16_t n,
-			     union doca_data data, struct eth_send **out)
+doca_error_t eth_task_allocate(struct doca_eth_txq *q, int type, uint16_t n, union doca_data data,
+			       struct eth_send **out)
 {
-	RETURN_INSIDE(q->ctx.pe, new_task(q, kind, n, data, out));
+	RETURN_INSIDE(q->ctx.pe, new_task(q, type, n, data, out));
+}
+
+doca_error_t eth_batch_allocate(struct doca_eth_txq *q, int type, uint16_t n, union doca_data data,
+				struct eth_send **out)
+{
+	if (!n || n > q->tasks[type].tasks)
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%u tasks: a batch of the queue has 1 to %u", n,
+			      q->tasks[type].tasks);
+	return eth_task_allocate(q, type, n, data, out);
+}
+
+doca_error_t eth_tasks_set(struct doca_eth_txq *q, int type, struct eth_tasks tasks)
+{
+	doca_error_t error = eth_check_conf(&q->ctx, tasks.done.single && tasks.failed.single,
+					    tasks.n * tasks.tasks, TXQ_MAX);
+	if (!error)
+		q->tasks[type] = tasks;
+	return error;
+}
+
+doca_error_t eth_batches_set(struct doca_eth_txq *q, int type,
+			     enum doca_task_batch_max_tasks_number tasks_number, uint16_t n,
+			     struct eth_tasks tasks)
+{
+	if ((unsigned)tasks_number > DOCA_TASK_BATCH_MAX_TASKS_NUMBER_128)
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "number %d of tasks: the known ones are 0 to %d",
+			      (int)tasks_number, DOCA_TASK_BATCH_MAX_TASKS_NUMBER_128);
+	tasks.n = n;
+	tasks.tasks = 16u << tasks_number;
+	tasks.is_batch = true;
+	return eth_tasks_set(q, type, tasks);
 }
 
 doca_error_t doca_eth_txq_task_send_set_conf(
@@ -234,14 +299,11 @@ doca_error_t doca_eth_txq_task_send_set_conf(
 	doca_eth_txq_task_send_completion_cb_t error_completion_cb, uint32_t num_tasks)
 {
 	CHECK_TXQ(eth_txq);
-	doca_error_t error = eth_check_conf(&eth_txq->ctx, success_completion_cb && error_completion_cb,
-					    num_tasks, TXQ_MAX);
-	if (error)
-		return error;
-	eth_txq->single.n = num_tasks;
-	eth_txq->single.done = success_completion_cb;
-	eth_txq->single.failed = error_completion_cb;
-	return DOCA_SUCCESS;
+	return eth_tasks_set(eth_txq, SINGLE,
+			     (struct eth_tasks){.n = num_tasks,
+						.tasks = 1,
+						.done.single = success_completion_cb,
+						.failed.single = error_completion_cb});
 }
 
 doca_error_t doca_eth_txq_task_send_allocate_init(struct doca_eth_txq *eth_txq, struct doca_buf *pkt,
@@ -252,7 +314,7 @@ doca_error_t doca_eth_txq_task_send_allocate_init(struct doca_eth_txq *eth_txq, 
 	CHECK_TXQ(eth_txq);
 	CHECK_OBJECT(pkt, OBJECT_BUF, "a buffer");
 	CHECK_OUT(task_send);
-	doca_error_t error = allocate(eth_txq, OBJECT_ETH_SEND, 1, user_data, &s);
+	doca_error_t error = eth_task_allocate(eth_txq, SINGLE, 1, user_data, &s);
 	if (error)
 		return error;
 	s->frames[0] = pkt;
@@ -293,20 +355,9 @@ doca_error_t doca_eth_txq_task_batch_send_set_conf(
 	doca_eth_txq_task_batch_send_completion_cb_t error_task_batch_completion_cb)
 {
 	CHECK_TXQ(eth_txq);
-	if ((unsigned)max_tasks_number > DOCA_TASK_BATCH_MAX_TASKS_NUMBER_128)
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "number %d of tasks: the known ones are 0 to %d",
-			      (int)max_tasks_number, DOCA_TASK_BATCH_MAX_TASKS_NUMBER_128);
-	const uint32_t tasks = 16u << max_tasks_number;
-	doca_error_t error = eth_check_conf(
-		&eth_txq->ctx, success_task_batch_completion_cb && error_task_batch_completion_cb,
-		num_task_batches * tasks, TXQ_MAX);
-	if (error)
-		return error;
-	eth_txq->batch.n = num_task_batches;
-	eth_txq->batch.tasks = tasks;
-	eth_txq->batch.done = success_task_batch_completion_cb;
-	eth_txq->batch.failed = error_task_batch_completion_cb;
-	return DOCA_SUCCESS;
+	return eth_batches_set(eth_txq, BATCH, max_tasks_number, num_task_batches,
+			       (struct eth_tasks){.done.batch = success_task_batch_completion_cb,
+						  .failed.batch = error_task_batch_completion_cb});
 }
 
 doca_error_t doca_eth_txq_task_batch_send_allocate(struct doca_eth_txq *eth_txq, uint16_t tasks_num,
@@ -320,103 +371,11 @@ doca_error_t doca_eth_txq_task_batch_send_allocate(struct doca_eth_txq *eth_txq,
 	CHECK_OUT(pkt_array);
 	CHECK_OUT(task_user_data_array);
 	CHECK_OUT(task_batch);
-	if (!tasks_num || tasks_num > eth_txq->batch.tasks)
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%u tasks: a batch of the queue has 1 to %u",
-			      tasks_num, eth_txq->batch.tasks);
-	doca_error_t error =
-		allocate(eth_txq, OBJECT_TASK_BATCH, tasks_num, task_batch_user_data, &s);
+	doca_error_t error = eth_batch_allocate(eth_txq, BATCH, tasks_num, task_batch_user_data, &s);
 	if (error)
 		return error;
 	*pkt_array = s->frames;
 	*task_user_data_array = s->data;
 	*task_batch = &s->batch;
 	return DOCA_SUCCESS;
-}
-
-/* ---- large frames ---- */
-
-#define NO_LSO(q)                                                                               \
-	do {                                                                                    \
-		CHECK_TXQ(q);                                                                   \
-		return REFUSE(DOCA_ERROR_NOT_SUPPORTED, "large frames (LSO) are not segmented"); \
-	} while (0)
-
-doca_error_t doca_eth_txq_set_mss(struct doca_eth_txq *eth_txq, uint16_t mss)
-{
-	(void)mss;
-	NO_LSO(eth_txq);
-}
-
-doca_error_t doca_eth_txq_set_max_lso_header_size(struct doca_eth_txq *eth_txq,
-						  uint16_t max_lso_header_size)
-{
-	(void)max_lso_header_size;
-	NO_LSO(eth_txq);
-}
-
-doca_error_t doca_eth_txq_task_lso_send_set_conf(
-	struct doca_eth_txq *eth_txq, doca_eth_txq_task_lso_send_completion_cb_t success_completion_cb,
-	doca_eth_txq_task_lso_send_completion_cb_t error_completion_cb, uint32_t num_tasks)
-{
-	(void)success_completion_cb;
-	(void)error_completion_cb;
-	(void)num_tasks;
-	NO_LSO(eth_txq);
-}
-
-doca_error_t doca_eth_txq_task_lso_send_allocate_init(struct doca_eth_txq *eth_txq,
-						      struct doca_buf *pkt_payload,
-						      struct doca_gather_list *headers,
-						      union doca_data user_data,
-						      struct doca_eth_txq_task_lso_send **task_lso_send)
-{
-	(void)pkt_payload;
-	(void)headers;
-	(void)user_data;
-	(void)task_lso_send;
-	NO_LSO(eth_txq);
-}
-
-struct doca_task *
-doca_eth_txq_task_lso_send_as_doca_task(struct doca_eth_txq_task_lso_send *task_lso_send)
-{
-	softdoca_log(DOCA_LOG_LEVEL_WARNING, __func__, "%p is not a task", (void *)task_lso_send);
-	return NULL;
-}
-
-doca_error_t
-doca_eth_txq_task_lso_send_get_pkt_payload(const struct doca_eth_txq_task_lso_send *task_lso_send,
-					   struct doca_buf **pkt_payload)
-{
-	(void)pkt_payload;
-	return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is not a task", (const void *)task_lso_send);
-}
-
-doca_error_t doca_eth_txq_task_batch_lso_send_set_conf(
-	struct doca_eth_txq *eth_txq, enum doca_task_batch_max_tasks_number max_tasks_number,
-	uint16_t num_task_batches,
-	doca_eth_txq_task_batch_lso_send_completion_cb_t success_task_batch_completion_cb,
-	doca_eth_txq_task_batch_lso_send_completion_cb_t error_task_batch_completion_cb)
-{
-	(void)max_tasks_number;
-	(void)num_task_batches;
-	(void)success_task_batch_completion_cb;
-	(void)error_task_batch_completion_cb;
-	NO_LSO(eth_txq);
-}
-
-doca_error_t doca_eth_txq_task_batch_lso_send_allocate(struct doca_eth_txq *eth_txq, uint16_t tasks_num,
-						       union doca_data task_batch_user_data,
-						       struct doca_buf ***pkt_payload_array,
-						       struct doca_gather_list ***headers_array,
-						       union doca_data **task_user_data_array,
-						       struct doca_task_batch **task_batch)
-{
-	(void)tasks_num;
-	(void)task_batch_user_data;
-	(void)pkt_payload_array;
-	(void)headers_array;
-	(void)task_user_data_array;
-	(void)task_batch;
-	NO_LSO(eth_txq);
 }

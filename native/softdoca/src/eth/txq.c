@@ -136,6 +136,8 @@ doca_error_t doca_eth_txq_create(struct doca_dev *dev, uint32_t max_burst_size,
 		return REFUSE(DOCA_ERROR_NO_MEMORY, "no memory for a send queue");
 	/* All threads of a block may send at once. */
 	q->entries = power_of_two(max_burst_size < TXQ_MIN ? TXQ_MIN : max_burst_size);
+	q->mss = 1500;
+	q->max_headers = HEADERS_MAX;
 	softdoca_ctx_init(&q->ctx, dev, &eth_txq_cpu);
 	*eth_txq = q;
 	return DOCA_SUCCESS;
@@ -218,11 +220,11 @@ doca_error_t doca_eth_txq_cap_get_max_burst_size(const struct doca_devinfo *devi
 						 uint32_t *max_burst_size)
 {
 	CHECK_OBJECT(devinfo, OBJECT_DEVINFO, "a devinfo");
-	if (max_send_buf_list_len > 1 || max_lso_header_size)
+	if (max_send_buf_list_len > 1 || max_lso_header_size > HEADERS_MAX)
 		return REFUSE(DOCA_ERROR_NOT_SUPPORTED,
 			      "lists of %u buffers, headers of %u bytes: a frame is a single buffer, "
-			      "and there is no LSO",
-			      max_send_buf_list_len, max_lso_header_size);
+			      "and headers have at most %d",
+			      max_send_buf_list_len, max_lso_header_size, HEADERS_MAX);
 	return SET_OUT(max_burst_size, TXQ_MAX);
 }
 
@@ -230,7 +232,7 @@ doca_error_t doca_eth_txq_cap_get_max_lso_header_size(const struct doca_devinfo 
 						      uint16_t *max_lso_header_size)
 {
 	CHECK_OBJECT(devinfo, OBJECT_DEVINFO, "a devinfo");
-	return SET_OUT(max_lso_header_size, 0);
+	return SET_OUT(max_lso_header_size, HEADERS_MAX);
 }
 
 doca_error_t doca_eth_txq_cap_is_type_supported(const struct doca_devinfo *devinfo,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Checksums of frames (RFC 1071; pseudo-headers of RFC 768, 9293 and 8200). */
+/* Checksums of frames (RFC 1071; pseudo-headers of RFC 768, 9293 and 8200), and the headers of segments. */
 #include "port.h"
 
 enum { ETH = 14, UDP = 17, TCP = 6 };
@@ -81,4 +81,46 @@ void checksum_transport(uint8_t *frame, size_t size)
 	store(s.at + at, sum(s.at, s.size) + s.pseudo + (uint32_t)s.size + s.protocol);
 	if (s.protocol == UDP && !s.at[6] && !s.at[7])
 		s.at[6] = s.at[7] = 0xff; /* RFC 768: 0 would say that there is none */
+}
+
+/* ---- segments ---- */
+
+static void store_word(uint8_t *at, uint32_t value)
+{
+	at[0] = (uint8_t)(value >> 8);
+	at[1] = (uint8_t)value;
+}
+
+static void complete_tcp(uint8_t *tcp, const struct part *part)
+{
+	enum { FIN = 1, PSH = 8, CWR = 128 };
+	const uint32_t sequence = (word(tcp + 4) << 16 | word(tcp + 6)) + (uint32_t)part->offset;
+	store_word(tcp + 4, sequence >> 16);
+	store_word(tcp + 6, sequence);
+	if (!part->is_last)
+		tcp[13] &= (uint8_t)~(FIN | PSH);
+	if (part->index)
+		tcp[13] &= (uint8_t)~CWR;
+}
+
+void frame_complete_part(uint8_t *frame, size_t headers, size_t size, const struct part *part)
+{
+	uint8_t *ip = frame + ETH;
+	size_t n = ipv4_header(frame, size);
+	uint8_t protocol;
+	if (n && ETH + n <= headers) {
+		store_word(ip + 2, (uint32_t)(size - ETH));
+		store_word(ip + 4, word(ip + 4) + part->index);
+		protocol = ip[9];
+	} else if (headers >= ETH + 40 && word(frame + 12) == 0x86dd && ip[0] >> 4 == 6) {
+		n = 40;
+		store_word(ip + 4, (uint32_t)(size - ETH - n));
+		protocol = ip[6];
+	} else {
+		return;
+	}
+	if (protocol == TCP && ETH + n + 20 <= headers)
+		complete_tcp(ip + n, part);
+	if (protocol == UDP && ETH + n + 8 <= headers)
+		store_word(ip + n + 4, (uint32_t)(size - ETH - n));
 }

@@ -148,13 +148,32 @@ static const char *prepare(const struct port_txq *q, const struct doca_gpu_dev_e
 		return "it has a time, which doca_eth_txq_set_wait_on_time_offload() permits";
 	if (e->size < FRAME_MIN || e->size > FRAME_MAX)
 		return "a frame has 14 to 65,536 bytes";
-	if (!mkey_copy(__builtin_bswap32(e->key), e->addr, e->size, frame))
+	if (q->on_cpu && !e->key)
+		memcpy(frame, (const void *)(uintptr_t)e->addr, e->size);
+	else if (!mkey_copy(__builtin_bswap32(e->key), e->addr, e->size, frame))
 		return "its key does not cover the frame; device code passes keys in big-endian";
 	if (q->l4_checksum)
 		checksum_transport(frame, e->size);
 	if (q->l3_checksum)
 		checksum_ip(frame, e->size);
 	return NULL;
+}
+
+bool softdoca_port_segment(const struct large *l, uint8_t *frames)
+{
+	struct part part = {0};
+	for (; part.offset < l->payload_size; part.index++) {
+		const uint32_t left = l->payload_size - (uint32_t)part.offset;
+		const uint32_t bytes = left < l->mss ? left : l->mss;
+		memcpy(frames, l->headers, l->headers_size);
+		if (!mkey_copy(l->key, l->payload + part.offset, bytes, frames + l->headers_size))
+			return false;
+		part.is_last = bytes == left;
+		frame_complete_part(frames, l->headers_size, l->headers_size + bytes, &part);
+		part.offset += bytes;
+		frames += l->headers_size + bytes;
+	}
+	return true;
 }
 
 /* Returns whether an entry must still wait for its time. */

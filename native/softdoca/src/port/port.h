@@ -43,6 +43,14 @@ int interface_send(const struct interface *i, struct iovec *frames, int n, int *
  * that has one, and leaves any other as it is. */
 void checksum_ip(uint8_t *frame, size_t size);
 void checksum_transport(uint8_t *frame, size_t size);
+/* Writes into the headers of a frame, whose payload is a part of a larger one, what differs from part to part:
+ * lengths, the identification of IPv4, the sequence number and flags of TCP. */
+struct part {
+	size_t offset; /* in the whole payload */
+	uint32_t index;
+	bool is_last;
+};
+void frame_complete_part(uint8_t *frame, size_t headers, size_t size, const struct part *part);
 
 /* What a queue has done; for its log record. */
 struct port_counters {
@@ -68,6 +76,7 @@ struct port_txq {
 	uint64_t entries, done, completions, failed_at;
 	struct port_note *notes;
 	bool *refused; /* NULL, or for each place whether the interface did not take its frame */
+	bool on_cpu; /* only the library posts: an entry with key 0 is a frame in the library's memory */
 	bool failed, l3_checksum, l4_checksum, may_wait;
 	struct port_counters counters;
 };
@@ -91,6 +100,16 @@ struct port_rxq {
 	uint64_t entries, stride, largest, producer;
 	struct port_counters counters;
 };
+
+/* A payload that becomes frames of at most `mss` bytes of it, each behind a copy of the headers. */
+struct large {
+	const uint8_t *headers;
+	size_t headers_size;
+	uint64_t payload;
+	uint32_t payload_size, key, mss;
+};
+/* Writes the frames of a large one, one behind the other. Returns false if the key does not cover the payload. */
+SOFTDOCA_INTERNAL bool softdoca_port_segment(const struct large *l, uint8_t *frames);
 
 struct port;
 /* What rules say of a frame. rule: NULL, or RULE_MAX bytes for what it matched on its way. meta, mark: in
