@@ -153,7 +153,7 @@ TEST(a_text_too_long_is_refused_not_cut)
 	static const struct {
 		const char *key;
 		int most;
-	} keys[] = {{"ibdev", 63}, {"vuid", 127}, {"iface", 255}};
+	} keys[] = {{"ibdev", 63}, {"vuid", 127}, {"iface", 255}, {"net", 63}};
 	for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
 		for (int extra = 0; extra < 2; extra++) {
 			int size = snprintf(text, sizeof text, "side=host pci=03:00.0 %s=%0*d",

@@ -89,11 +89,11 @@ static void check_refusal(struct doca_gpu *gpu, struct doca_dev *dev)
 	OK(doca_eth_txq_destroy(txq));
 }
 
-static void open_peer(struct net *n)
+static void open_peer(struct net *n, const char *name)
 {
 	struct sockaddr_ll at = {.sll_family = AF_PACKET,
 				 .sll_protocol = htons(ETH_P_ALL),
-				 .sll_ifindex = (int)if_nametoindex(NAME)};
+				 .sll_ifindex = (int)if_nametoindex(name)};
 	int on = 1;
 
 	n->peer = socket(AF_PACKET, SOCK_RAW, 0);
@@ -216,7 +216,7 @@ static void open_net(struct net *n)
 	open_flow(n);
 	open_rxq(n);
 	open_txq(n);
-	open_peer(n);
+	open_peer(n, NAME);
 	add_rule(n, &match, 3);
 }
 
@@ -1397,13 +1397,13 @@ static void start_rxq(struct cpu *c)
 	OK(doca_eth_rxq_apply_queue_id(c->rxq, 3));
 	OK(doca_eth_rxq_get_flow_queue_id(c->rxq, &id));
 	CHECK_EQ(id, 3);
-	open_peer(&c->net);
+	open_peer(&c->net, NAME);
 }
 
 static void start_txq(struct cpu *c)
 {
 	start_queue(c, doca_eth_txq_as_doca_ctx(c->txq));
-	open_peer(&c->net);
+	open_peer(&c->net, NAME);
 }
 
 static void progress_until(struct cpu *c, const int *what, int n)
@@ -1964,6 +1964,74 @@ TEST(settings_of_cpu_queues_are_checked)
 		NOT_SUPPORTED);
 	OK(doca_flow_pipe_cfg_destroy(pipe));
 	close_cpu(&c);
+}
+
+/* ---- two devices ---- */
+
+/* Starts a send queue on each of two functions; returns what the start of the second returned. */
+static doca_error_t start_two(struct cpu *c, const char *net_of_second)
+{
+	static char memory[4096], path[64];
+	struct doca_devinfo **list;
+	uint32_t n;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/tmp/test_eth_devices_%d", (int)getpid());
+	f = fopen(path, "w");
+	CHECK(f && fprintf(f, "side=both pci=03:00.0\nside=both pci=03:00.1 %s\n", net_of_second) > 0 && !fclose(f));
+	setenv("SOFTDOCA_DEVICES", path, 1);
+	OK(doca_devinfo_create_list(&list, &n));
+	CHECK_EQ(n, 2);
+	unlink(path);
+	for (int i = 0; i < 2; i++) {
+		c[i].memory = (uint8_t *)memory;
+		OK(doca_dev_open(list[i], &c[i].net.dev));
+		OK(doca_pe_create(&c[i].pe));
+		OK(doca_eth_txq_create(c[i].net.dev, 8, &c[i].txq));
+		OK(doca_eth_txq_task_send_set_conf(c[i].txq, task_sent, task_not_sent, 1));
+	}
+	start_queue(&c[0], doca_eth_txq_as_doca_ctx(c[0].txq));
+	OK(doca_pe_connect_ctx(c[1].pe, doca_eth_txq_as_doca_ctx(c[1].txq)));
+	OK(doca_ctx_set_user_data(doca_eth_txq_as_doca_ctx(c[1].txq), (union doca_data){.ptr = &c[1]}));
+	return doca_ctx_start(doca_eth_txq_as_doca_ctx(c[1].txq));
+}
+
+TEST(two_devices_of_a_process_send_by_an_interface_each)
+{
+	struct cpu c[2] = {0};
+	struct doca_eth_txq_task_send *task;
+	struct doca_buf *b;
+	uint8_t got[65536];
+
+	no_gpu();
+	if (!enter_namespace())
+		exit(0);
+	OK(start_two(c, "net=tap:dg1"));
+	open_peer(&c[0].net, NAME);
+	open_peer(&c[1].net, "dg1");
+	for (unsigned i = 0; i < 2; i++) {
+		c[i].map = a_map(c[i].net.dev, c[i].memory, 4096, READ_WRITE);
+		OK(doca_mmap_start(c[i].map));
+		OK(doca_buf_inventory_create(1, &c[i].bufs));
+		OK(doca_buf_inventory_start(c[i].bufs));
+		fill_frame(c[i].memory, 60 + i, i);
+		OK(doca_buf_inventory_buf_get_by_data(c[i].bufs, c[i].map, c[i].memory, 60 + i, &b));
+		OK(doca_eth_txq_task_send_allocate_init(c[i].txq, b, (union doca_data){0}, &task));
+		OK(doca_task_submit(doca_eth_txq_task_send_as_doca_task(task)));
+		progress_until(&c[i], &c[i].sent, 1);
+		CHECK_EQ(peer_receives(&c[i].net, got), 60 + i);
+	}
+}
+
+TEST(an_interface_that_another_device_of_the_process_has_is_refused)
+{
+	struct cpu c[2] = {0};
+
+	no_gpu();
+	if (!enter_namespace())
+		exit(0);
+	REFUSED(start_two(c, ""), IN_USE);
+	CHECK(strstr(softdoca_last_refusal(), "net="));
 }
 
 TEST_MAIN(run_tests)

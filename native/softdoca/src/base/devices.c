@@ -166,7 +166,12 @@ static bool set_vuid(struct function *f, const char *value)
 	return set_text(f->vuid, sizeof f->vuid, value);
 }
 
-enum { KEY_SIDE, KEY_PCI, KEY_CAPS = 7, N_KEYS };
+static bool set_net(struct function *f, const char *value)
+{
+	return set_text(f->net, sizeof f->net, value);
+}
+
+enum { KEY_SIDE, KEY_PCI, KEY_CAPS = 7, N_KEYS = 9 };
 static const struct {
 	const char *name;
 	bool (*set)(struct function *f, const char *value);
@@ -180,6 +185,7 @@ static const struct {
 	{"type", set_type, "pf, vf or sf"},
 	{"sf", set_sf, "a number"},
 	{"caps", set_caps, "a list of dma,export,import,client,server"},
+	{"net", set_net, "1 to 63 characters"},
 };
 
 static doca_error_t set_key(struct line *l, char *word)
@@ -201,7 +207,7 @@ static doca_error_t set_key(struct line *l, char *word)
 	}
 	return MISCONFIGURED("%s line %u: key %s (value '%s') is unknown: the keys are side pci "
 			     "ibdev iface vuid type sf "
-			     "caps",
+			     "caps net",
 			     l->path, l->number, word, value);
 }
 

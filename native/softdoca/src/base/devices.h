@@ -22,6 +22,7 @@ struct function {
 	char ibdev[DOCA_DEVINFO_IBDEV_NAME_SIZE];
 	char iface[DOCA_DEVINFO_IFACE_NAME_SIZE];
 	char vuid[DOCA_DEVINFO_VUID_SIZE];
+	char net[64]; /* its interface, as SOFTDOCA_NET has it; empty: that of SOFTDOCA_NET */
 	enum doca_pci_func_type type;
 	uint32_t sf_index, caps;
 	uint16_t vhca_id;

@@ -8,6 +8,7 @@
 #include "capture.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdio_ext.h>
 #include <stdlib.h>
@@ -94,12 +95,14 @@ static doca_error_t read_limit(struct capture *c)
 	return DOCA_SUCCESS;
 }
 
-doca_error_t capture_open(const char *interface, struct capture *c)
+doca_error_t capture_open(const char *interface, unsigned others, struct capture *c)
 {
-	const char *path = getenv("SOFTDOCA_CAPTURE");
+	const char *first = getenv("SOFTDOCA_CAPTURE");
+	char path[PATH_MAX];
 	*c = (struct capture){0};
-	if (!path || !*path)
+	if (!first || !*first)
 		return DOCA_SUCCESS;
+	snprintf(path, sizeof path, others ? "%s.%u" : "%s", first, others + 1);
 	doca_error_t error = read_limit(c);
 	if (error)
 		return error;

@@ -3,6 +3,7 @@
  * Network interfaces. SOFTDOCA_NET=tap:NAME is a TAP device, created unless it exists: the machine's
  * stack is the other end of its wire. SOFTDOCA_NET=NAME is an existing interface, by a packet socket:
  * the machine's stack receives the same frames. SOFTDOCA_NET=fd:NUMBER is an open socket, a frame a message.
+ * A device may have another one by net= in SOFTDOCA_DEVICES.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -39,7 +40,10 @@ static doca_error_t failed(const struct interface *i, const char *what)
 			      "one",
 			      i->name, i->name);
 	case EBUSY:
-		return REFUSE(DOCA_ERROR_IN_USE, "another process has the TAP device %s", i->name);
+		return REFUSE(DOCA_ERROR_IN_USE,
+			      "another device of this process, or another process, has the TAP device %s; a "
+			      "device has an interface of its own by net= in SOFTDOCA_DEVICES",
+			      i->name);
 	default:
 		return REFUSE(DOCA_ERROR_OPERATING_SYSTEM, "%s of %s: %s", what, i->name,
 			      strerror(errno));
@@ -74,8 +78,8 @@ static doca_error_t open_tap(struct interface *i)
 			      TUN " is missing: sudo modprobe tun; for a container also --device " TUN);
 	const bool opened = i->fd >= 0 && !ioctl(i->fd, TUNSETIFF, &r);
 	if (!opened && errno == EINVAL)
-		return MISCONFIGURED("SOFTDOCA_NET is 'tap:%s', and %s is no TAP device, or no name for one",
-				     i->name, i->name);
+		return MISCONFIGURED("%s is 'tap:%s', and %s is no TAP device, or no name for one",
+				     i->setting, i->name, i->name);
 	if (!opened)
 		return failed(i, "opening");
 	memcpy(i->name, r.ifr_name, sizeof r.ifr_name); /* the kernel replaces %d by a number */
@@ -116,19 +120,19 @@ static doca_error_t open_inherited(struct interface *i, const char *number)
 	if (!*number || *end || fd < 0 || fd > INT_MAX ||
 	    getsockopt((int)fd, SOL_SOCKET, SO_TYPE, &type, &size) ||
 	    (type != SOCK_DGRAM && type != SOCK_SEQPACKET))
-		return MISCONFIGURED("SOFTDOCA_NET is 'fd:%s': the number must be that of an open socket "
-				     "of the type SOCK_DGRAM or SOCK_SEQPACKET",
-				     number);
+		return MISCONFIGURED("%s is 'fd:%s': the number must be that of an open socket of the type "
+				     "SOCK_DGRAM or SOCK_SEQPACKET",
+				     i->setting, number);
 	i->fd = fcntl((int)fd, F_DUPFD_CLOEXEC, 0);
 	if (i->fd < 0 || fcntl(i->fd, F_SETFL, fcntl(i->fd, F_GETFL) | O_NONBLOCK))
 		return failed(i, "opening");
 	return DOCA_SUCCESS;
 }
 
-doca_error_t interface_open(struct interface *i)
+doca_error_t interface_open(struct interface *i, const char *net)
 {
-	const char *setting = getenv("SOFTDOCA_NET");
-	*i = (struct interface){.fd = -1};
+	const char *setting = *net ? net : getenv("SOFTDOCA_NET");
+	*i = (struct interface){.setting = *net ? "net" : "SOFTDOCA_NET", .fd = -1};
 	if (!setting || !*setting)
 		return REFUSE(DOCA_ERROR_NOT_SUPPORTED,
 			      "the device has no network interface: set SOFTDOCA_NET to tap:NAME, "
@@ -136,9 +140,9 @@ doca_error_t interface_open(struct interface *i)
 	i->is_tap = !strncmp(setting, "tap:", 4);
 	const char *name = setting + (i->is_tap ? 4 : 0);
 	if (!*name || strlen(name) >= sizeof i->name || strchr(name, '/'))
-		return MISCONFIGURED("SOFTDOCA_NET is '%s': it must be tap:NAME, fd:NUMBER or NAME, "
-				     "and a name has 1 to %zu characters",
-				     setting, sizeof i->name - 1);
+		return MISCONFIGURED("%s is '%s': it must be tap:NAME, fd:NUMBER or NAME, and a name has 1 to "
+				     "%zu characters",
+				     i->setting, setting, sizeof i->name - 1);
 	memcpy(i->name, name, strlen(name));
 	i->is_inherited = !strncmp(setting, "fd:", 3);
 	doca_error_t error = i->is_tap	       ? open_tap(i)

@@ -461,6 +461,15 @@ static void close_files(struct port *p)
 	capture_close(&p->capture);
 }
 
+/* Ports of this process. */
+static unsigned count_ports(void)
+{
+	unsigned n = 0;
+	for (const struct port *p = ports; p; p = p->next)
+		n += is_own(p);
+	return n;
+}
+
 static doca_error_t open_port(struct doca_dev *dev, struct port **out)
 {
 	if (dev_is_adapter(dev))
@@ -469,9 +478,9 @@ static doca_error_t open_port(struct doca_dev *dev, struct port **out)
 	struct port *p = calloc(1, sizeof *p);
 	if (!p)
 		return REFUSE(DOCA_ERROR_NO_MEMORY, "no memory for a port");
-	doca_error_t error = interface_open(&p->interface);
+	doca_error_t error = interface_open(&p->interface, dev->info.f.net);
 	if (!error)
-		error = capture_open(p->interface.name, &p->capture);
+		error = capture_open(p->interface.name, count_ports(), &p->capture);
 	p->dev = dev;
 	p->pid = getpid();
 	pthread_mutex_init(&p->lock, NULL);

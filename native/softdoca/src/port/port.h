@@ -24,12 +24,13 @@ enum {
 /* interface.c. An interface, by a TAP device, a packet socket or an inherited socket. */
 struct interface {
 	char name[IFNAMSIZ];
+	const char *setting; /* its name, for messages */
 	bool is_tap, is_inherited;
 	int fd; /* does not block */
 };
-/* Opens the interface of SOFTDOCA_NET. Errors: NOT_SUPPORTED if it is not set, and as
- * doca_eth_txq_as_doca_ctx() says. */
-doca_error_t interface_open(struct interface *i);
+/* Opens the interface `net`, or if that is empty, that of SOFTDOCA_NET. Errors: NOT_SUPPORTED if neither is set,
+ * and as doca_eth_txq_as_doca_ctx() says. */
+doca_error_t interface_open(struct interface *i, const char *net);
 void interface_close(struct interface *i);
 /* Receives frames that are there, at most n and 64, and stores their sizes. A checksum that their sender left
  * to an adapter is written. Returns how many there are, or -ENODEV if the interface is gone. */
