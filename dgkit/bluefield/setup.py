@@ -144,16 +144,16 @@ class Plan:
         """Return the screen that is shown before anything is changed."""
         there, cards = self.probe, "; ".join(self.host.cards) or "none in this machine"
         if self.wheels:
-            made = f"{len(self.wheels)} wheels are in {self.folder}"
+            wheels = f"{len(self.wheels)} wheels are in {self.folder}"
         else:
-            made = f"pip downloads wheels for aarch64 into {self.folder}"
+            wheels = f"pip downloads wheels for aarch64 into {self.folder}"
         rows = [
             f"BlueField  {cards}",
             *(f"           {line}" for line in self.host.lines),
             f"Arm side   {self.destination}: {there.describe()}",
             "",
             "In this order:",
-            f"  here     {made}",
+            f"  here     {wheels}",
             (
                 f"  there    ~/{FOLDER}: wheels, an environment of {there.program} with dgkit "
                 f"{__version__}, keys, a log"
@@ -202,13 +202,13 @@ def plan(arm: Arm, host: HostView, *, folder: Path | None = None, provider: str 
     if not packed and found.facts.get("machine") != "aarch64":
         text = f"{arm.destination} is {found.facts.get('machine')}, not aarch64"
         raise BluefieldError(f"{text}: --wheels FOLDER names the wheels for it")
-    made = Plan(arm.destination, host, found, where, packed, provider)
-    if found.free < made.needed and "there" not in found.facts:
+    plan = Plan(arm.destination, host, found, where, packed, provider)
+    if found.free < plan.needed and "there" not in found.facts:
         raise BluefieldError(
             f"{arm.destination} has {size_text(found.free)} free in {found.facts['home']}; dgkit "
-            f"needs {size_text(made.needed)}: free some, then run this again"
+            f"needs {size_text(plan.needed)}: free some, then run this again"
         )
-    return made
+    return plan
 
 
 def up(arm: Arm, planned: Plan, say: Say) -> dict[str, Any]:

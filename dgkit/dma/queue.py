@@ -278,11 +278,11 @@ class Queue(CompletionQueue):
 
         if self._closed:
             raise ClosedError(f"{self!r} is closed")
-        made = QueuePair(self)
+        pair = QueuePair(self)
         if self._queue_pairs is None:
             self._queue_pairs = LiveSet()
-        self._queue_pairs.add(made)
-        return made
+        self._queue_pairs.add(pair)
+        return pair
 
     @property
     def device(self) -> Device:

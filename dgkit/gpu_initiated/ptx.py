@@ -198,10 +198,12 @@ class _Block:
         for pattern, code in _FORMS:
             if form := pattern.fullmatch(found[3]):
                 operands = [o.strip() for o in _split(found[4], ",")] if found[4] else []
-                made = self._emit(code, form.groupdict(), operands)
+                statement = self._emit(code, form.groupdict(), operands)
                 negated, predicate = found[1], found[2]
                 return (
-                    f"if ({negated}{self.registers[predicate]}) {{ {made} }}" if predicate else made
+                    f"if ({negated}{self.registers[predicate]}) {{ {statement} }}"
+                    if predicate
+                    else statement
                 )
         raise ValueError(text)
 
@@ -237,16 +239,16 @@ class _Block:
             return f"dg_ptx::unpack<{type_}>({self.source(value)}{parts});"
         order = _ORDERS.get(form["how"] or "weak", "RELAXED")
         address, moved = (value, to_all) if code == "load" else (to, all_)
-        made = []
+        statements = []
         for i, part in enumerate(moved):
             place = f"{self.source(address)}, {i}"
             call = f"{code}<{type_}, dg_ptx::{order}>"
-            made.append(
+            statements.append(
                 f"dg_ptx::set({self.destination(part)}, dg_ptx::{call}({place}));"
                 if code == "load"
                 else f"dg_ptx::{call}({place}, {self.source(part)});"
             )
-        return " ".join(made)
+        return " ".join(statements)
 
 
 def _template(text: str) -> str:
@@ -323,7 +325,7 @@ def translate(text: str) -> str:
     Raises:
         KernelError: A statement is unknown; the message quotes it and names its file and line.
     """
-    made: list[str] = []
+    parts: list[str] = []
     done, file, line, counted = 0, "", 1, 0
     for found in (f for run in _runs(text) for f in _TOKENS.finditer(text, *run)):
         if found["line"]:
@@ -339,9 +341,9 @@ def translate(text: str) -> str:
                 "out with #ifndef DG_EMULATED_GPU, or use a function of CUDA"
             ) from None
         if new:
-            made += [text[done : found.start()], new]
+            parts += [text[done : found.start()], new]
             done = end
-    return "".join([*made, text[done:]])
+    return "".join([*parts, text[done:]])
 
 
 def _replace(text: str, found: re.Match[str]) -> tuple[str, int]:

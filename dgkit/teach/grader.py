@@ -89,7 +89,7 @@ def grade_lab(
     run = run or grade
     grades = [run(cells, test, seed=seed, isolation=isolation, limits=limits) for test in tests]
     calls = [free_names(each.test.source) for each in grades]
-    made = {}
+    by_name = {}
     for number, each in enumerate(grades):
         part = [other for names, other in zip(calls, grades, strict=True) if names == calls[number]]
         each = _capped(each, part)
@@ -100,8 +100,8 @@ def grade_lab(
                 if names & calls[number] and other.share < 1
             ]
             each = _without_bonus(each, wrong) if wrong else each
-        made[each.test.name] = each
-    return made
+        by_name[each.test.name] = each
+    return by_name
 
 
 def _capped(each: Grade, part: Iterable[Grade]) -> Grade:
@@ -146,11 +146,11 @@ def grade(
         Unsupported: This machine lacks what the test needs.
     """
     limits = limits or sandbox.Limits()
-    made = _run(cells, test, seed, isolation, limits)
-    if made.right or not (replaced := given(cells, test.source)):
-        return made
+    grading = _run(cells, test, seed, isolation, limits)
+    if grading.right or not (replaced := given(cells, test.source)):
+        return grading
     again = _run([*cells, ("given", replaced)], test, seed, isolation, limits)
-    return max(made, again, key=lambda each: each.share)
+    return max(grading, again, key=lambda each: each.share)
 
 
 def given(cells: Iterable[tuple[str, str]], source: str) -> str:

@@ -51,9 +51,9 @@ class Proxy:
 def _exception(name: str, text: str) -> Exception:
     """Return an exception, of dgkit or builtin, of the class with this name."""
     if name in errors.__all__:
-        made = getattr(errors, name)(text)
-        assert isinstance(made, Exception)
-        return made
+        error = getattr(errors, name)(text)
+        assert isinstance(error, Exception)
+        return error
     known = {"ValueError": ValueError, "TypeError": TypeError, "IndexError": IndexError}
     return known.get(name, RuntimeError)(text)
 

@@ -298,10 +298,10 @@ def _visible_parts(path: Path, hidden: Sequence[str]) -> list[str]:
 @functools.cache
 def _own_folder() -> str:
     """Return a folder for what submissions write with Landlock, removed when this process ends."""
-    made = tempfile.mkdtemp(prefix="dgkit-grader-")
-    Path(made).chmod(0o711)  # a submission knows the name of its own folder only
-    atexit.register(shutil.rmtree, made, ignore_errors=True)
-    return made
+    folder = tempfile.mkdtemp(prefix="dgkit-grader-")
+    Path(folder).chmod(0o711)  # a submission knows the name of its own folder only
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 def _fails(prefix: Sequence[str], hidden: Sequence[str]) -> str:

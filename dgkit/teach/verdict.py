@@ -81,10 +81,10 @@ _current: contextvars.ContextVar[Grading | None] = contextvars.ContextVar("gradi
 @contextlib.contextmanager
 def grading(seed: str) -> Iterator[Grading]:
     """Collect the results of the tests in the block, which then do not raise WrongAnswer."""
-    made = Grading(seed)
-    token = _current.set(made)
+    grading = Grading(seed)
+    token = _current.set(grading)
     try:
-        yield made
+        yield grading
     finally:
         _current.reset(token)
 
@@ -109,12 +109,12 @@ class Report:
     @contextlib.contextmanager
     def case(self, title: str, concept: str, *, required: bool = False) -> Iterator[None]:
         """Add a case, which is wrong if the block raises WrongAnswer or SubmissionFailed."""
-        made = Case(title, self._concepts[concept], required=required)
+        case = Case(title, self._concepts[concept], required=required)
         try:
             yield
         except (WrongAnswer, SubmissionFailed) as exc:
-            made.feedback = str(exc) or type(exc).__name__
-        self._cases.append(made)
+            case.feedback = str(exc) or type(exc).__name__
+        self._cases.append(case)
 
     def bonus(self, ratio: float) -> None:
         """Report the ratio of the bonus if all cases are right."""

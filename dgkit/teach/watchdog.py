@@ -172,9 +172,9 @@ def _answer(given: Any) -> dict[str, Any]:
     used = sandbox.Isolation(**isolation | words)
     cells, test = [(name, source) for name, source in given["cells"]], Test(**given["test"])
     try:
-        made = grader.grade(cells, test, seed=given["seed"], isolation=used, limits=limits)
+        grading = grader.grade(cells, test, seed=given["seed"], isolation=used, limits=limits)
     except Unsupported as exc:
         return {"unsupported": str(exc)}
     names = ("share", "failure", "ratio")
-    cases = [asdict(case) for case in made.cases]
-    return {name: getattr(made, name) for name in names} | {"cases": cases}
+    cases = [asdict(case) for case in grading.cases]
+    return {name: getattr(grading, name) for name in names} | {"cases": cases}

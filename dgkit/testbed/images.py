@@ -198,14 +198,14 @@ def _image(name: str, make: Callable[[Path, Progress], None], progress: Progress
     if (free := shutil.disk_usage(cache()).free) < _NEEDED:
         raise TestbedError(f"{cache()} needs {_NEEDED >> 20} MiB of free space, not {free >> 20}")
     with tempfile.TemporaryDirectory(prefix=f"{name}.", dir=cache()) as scratch:
-        made = Path(scratch, "image")
-        made.mkdir()
+        image = Path(scratch, "image")
+        image.mkdir()
         try:
             make(Path(scratch), progress)
         except (OSError, subprocess.CalledProcessError) as exc:
             raise TestbedError(f"the {name}'s image cannot be made in {cache()}: {exc}") from exc
         try:
-            made.rename(folder)
+            image.rename(folder)
         except OSError:  # another process may have built the image in the meantime
             if not folder.exists():
                 raise

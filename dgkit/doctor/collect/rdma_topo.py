@@ -55,21 +55,21 @@ def read(data: bytes) -> Snapshot:
         raise ValueError(f"it is no dump of rdma_topo: {error}") from None
     listed = {}
     names: dict[str, str] = {}  # paths of RDMA devices
-    made: dict[str, Reading] = {}
+    readings: dict[str, Reading] = {}
     for function in functions:
         device = _to_listed(function)
         listed[device.address] = device
         if function.iommu_group is not None:
             group = f"/sys/kernel/iommu_groups/{function.iommu_group}"
-            made[f"link {DEVICES}/{device.address}/iommu_group"] = Reading(text=group)
+            readings[f"link {DEVICES}/{device.address}/iommu_group"] = Reading(text=group)
         subsystems = function.subsystems or {}
         for name in subsystems.get("infiniband", ()):
             names[name] = function.realpath
             nets = tuple(sorted(subsystems.get("net", ())))
-            made[f"names {_CLASS}/{name}/device/net"] = Reading(names=nets)
-    made |= dict(pci_listing.readings(listed))
-    made |= dict(_rdma(names))
-    return Snapshot(source="recorded: by rdma_topo dump", readings=made)
+            readings[f"names {_CLASS}/{name}/device/net"] = Reading(names=nets)
+    readings |= dict(pci_listing.readings(listed))
+    readings |= dict(_rdma(names))
+    return Snapshot(source="recorded: by rdma_topo dump", readings=readings)
 
 
 def _to_listed(function: _Function) -> Listed:

@@ -61,12 +61,12 @@ def read(data: bytes) -> Snapshot:
         (text for name, text in files.items() if name.endswith(".html")), key=len, default=""
     )
     parts = dict(_parts(page))
-    made = dict(_commands(parts))
-    made |= dict(_kernel(files))
-    made |= dict(_devices(files))
-    made |= dict(_settings(files))
-    made |= dict(_rdma(files, parts))
-    return Snapshot(source="recorded: by sysinfo-snapshot.py", readings=made)
+    readings = dict(_commands(parts))
+    readings |= dict(_kernel(files))
+    readings |= dict(_devices(files))
+    readings |= dict(_settings(files))
+    readings |= dict(_rdma(files, parts))
+    return Snapshot(source="recorded: by sysinfo-snapshot.py", readings=readings)
 
 
 def _members(data: bytes) -> dict[str, str]:

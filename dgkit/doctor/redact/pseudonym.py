@@ -71,10 +71,12 @@ class PseudonymGenerator:
             return f"{head}{cut}{self.ipv4(last)}"
         if int(address) <= 1:  # :: and ::1
             return text
-        made = self._ipv6(address)
+        replacement = self._ipv6(address)
         if "." in text:
-            return f"{text.rpartition(':')[0]}:{made.ipv4_mapped or made}"
-        return match_format(text, f"{int(made):032x}") if len(text) == 39 else str(made)
+            return f"{text.rpartition(':')[0]}:{replacement.ipv4_mapped or replacement}"
+        return (
+            match_format(text, f"{int(replacement):032x}") if len(text) == 39 else str(replacement)
+        )
 
     def name(self, kind: str, name: str) -> str:
         """Replace a name by its kind and six digits: `host-ab12f3`."""
@@ -103,11 +105,11 @@ class PseudonymGenerator:
         attempt = 0
         while (kind, value) not in self._known:
             message = f"{kind}\0{value}\0{attempt}".encode("utf-8", "surrogatepass")
-            made = make(hmac.digest(self._key, message, "sha512"))
+            replacement = make(hmac.digest(self._key, message, "sha512"))
             attempt += 1
-            if (made != value and (kind, made) not in self._used) or attempt > 100:
-                self._used.add((kind, made))
-                self._known[kind, value] = made
+            if (replacement != value and (kind, replacement) not in self._used) or attempt > 100:
+                self._used.add((kind, replacement))
+                self._known[kind, value] = replacement
         return self._known[kind, value]
 
 
@@ -119,13 +121,13 @@ def match_format(found: str, digits: str) -> str:
 
 
 def _in_same_shape(value: str, stream: bytes) -> str:
-    made = []
+    letters = []
     for at, letter in enumerate(value):
         byte = stream[at % len(stream)]
         if letter.isdecimal():
-            made.append(str(byte % 10) if at else str(1 + byte % 9))
+            letters.append(str(byte % 10) if at else str(1 + byte % 9))
         elif letter.isalpha():
-            made.append(chr((65 if letter.isupper() else 97) + byte % 26))
+            letters.append(chr((65 if letter.isupper() else 97) + byte % 26))
         else:
-            made.append(letter)
-    return "".join(made)
+            letters.append(letter)
+    return "".join(letters)

@@ -129,11 +129,11 @@ class StaticOutput:
             note = f"State of {time.strftime('%Y-%m-%d %H:%M:%S')}"
             card = f'{page}<div style="font-size:11px;opacity:0.75">{note}</div>'
             card = f'<div class="dgkit-saved">{card}</div>'
-            made = self._put(self._display_id, page, {"text/html": card, "text/plain": text})
+            changed = self._put(self._display_id, page, {"text/html": card, "text/plain": text})
             if any(panel.has_figures for panel in panels):
                 data = self._figures or {"text/html": ""}
-                made |= self._put(f"{self._display_id}-figures", str(data), data)
-            return made
+                changed |= self._put(f"{self._display_id}-figures", str(data), data)
+            return changed
 
     def _put(self, display_id: str, shown: str, data: dict[str, str]) -> bool:
         """Publish an output if what is shown has changed; return whether it has."""

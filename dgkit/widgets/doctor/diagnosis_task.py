@@ -98,12 +98,12 @@ def run(
         machines = [stack.enter_context(machine) for machine in open_machines(snapshots)]
         size = request.size
         if not request.check or before is None:
-            made = diagnose(machines, goal=request.goal, size=size, progress=progress)
+            diagnosis = diagnose(machines, goal=request.goal, size=size, progress=progress)
             experiments = () if snapshots else tuple(_optional(lambda: plan(machines[0])) or ())
-            compared = None if other is None else against(load_machine(other), made)
-            nics = _optional(lambda: nic_map(made.case.machine))
-            topology = _optional(lambda: topology_model(made))
-            return Result(made, topology, nics, experiments, made, compared)
+            compared = None if other is None else against(load_machine(other), diagnosis)
+            nics = _optional(lambda: nic_map(diagnosis.case.machine))
+            topology = _optional(lambda: topology_model(diagnosis))
+            return Result(diagnosis, topology, nics, experiments, diagnosis, compared)
         old = before.diagnosis
         only = _with_consequences(old, request.check)
         new = diagnose(machines, goal=old.goal, only=only, size=size, progress=progress)

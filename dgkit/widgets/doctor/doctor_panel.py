@@ -163,10 +163,10 @@ class DoctorPanel(BokehPanel):
 
         from .topology_drawing import draw
 
-        made = Document()
+        document = Document()
         if self._result is not None and self._result.topology is not None:
-            made.add_root(draw(self._result.topology, self._pair))
-        return made
+            document.add_root(draw(self._result.topology, self._pair))
+        return document
 
     def state(self) -> Json:
         """Return all that a view shows; the size is bounded (see serialize.py)."""

@@ -88,23 +88,23 @@ def draw(model: TopologyModel, pair: Pair | None) -> figure:
     boxes = _layout(model.nodes, steps)
     columns = sum(1 for box in boxes.values() if box.width == _WIDTH)
     rows = 1 + max(box.y for box in boxes.values())
-    made = figure(
+    plot = figure(
         title=model.title(pair), toolbar_location=None, tools="",
         width=max(560, int(columns * _COLUMN) + 20),
         height=int(rows * _ROW) + 40 + (_LEGEND if pair is not None else 0),
         x_range=Range1d(start=-0.6, end=max(columns, 5) - 0.4),
         y_range=Range1d(start=rows - 0.4, end=-0.6),
     )  # fmt: skip
-    for part in (made.xaxis, made.yaxis, made.xgrid, made.ygrid):
+    for part in (plot.xaxis, plot.yaxis, plot.xgrid, plot.ygrid):
         part.visible = False
-    made.outline_line_color = None
-    made.background_fill_alpha = made.border_fill_alpha = 0  # transparent
+    plot.outline_line_color = None
+    plot.background_fill_alpha = plot.border_fill_alpha = 0  # transparent
     colour = COLOURS[model.path(pair).near] if pair is not None else _GREY
-    _lines(made, boxes, steps, colour)
-    _boxes(made, model, boxes, steps, colour)
+    _lines(plot, boxes, steps, colour)
+    _boxes(plot, model, boxes, steps, colour)
     if pair is not None:
-        _legend(made, model.path(pair).near)
-    return made
+        _legend(plot, model.path(pair).near)
+    return plot
 
 
 def _children(nodes: Sequence[Node], steps: Sequence[str]) -> dict[str, list[Node]]:
@@ -166,7 +166,7 @@ def _layout(nodes: Sequence[Node], steps: Sequence[str]) -> dict[str, _Box]:
     return boxes
 
 
-def _lines(made: figure, boxes: dict[str, _Box], steps: Sequence[str], colour: str) -> None:
+def _lines(plot: figure, boxes: dict[str, _Box], steps: Sequence[str], colour: str) -> None:
     """Draw a line from each box to its parent; those of the path above the others."""
     on_path: list[_Line] = []
     others: list[_Line] = []
@@ -182,7 +182,7 @@ def _lines(made: figure, boxes: dict[str, _Box], steps: Sequence[str], colour: s
     for lines, shade, width in ((others, _GREY, 1), (on_path, colour, 4)):
         if lines:
             xs, ys = zip(*lines, strict=True)
-            made.multi_line(list(xs), list(ys), line_color=shade, line_width=width)
+            plot.multi_line(list(xs), list(ys), line_color=shade, line_width=width)
 
 
 def _elbow(parent: _Box, child: _Box) -> _Line:
@@ -191,7 +191,7 @@ def _elbow(parent: _Box, child: _Box) -> _Line:
 
 
 def _boxes(
-    made: figure, model: TopologyModel, boxes: dict[str, _Box], steps: Sequence[str], colour: str
+    plot: figure, model: TopologyModel, boxes: dict[str, _Box], steps: Sequence[str], colour: str
 ) -> None:
     data: dict[str, list[Any]] = {
         key: [] for key in ("x", "y", "width", "text", "edge", "thickness")
@@ -208,15 +208,15 @@ def _boxes(
         for key, column in data.items():
             column.append(row[key])
     source = ColumnDataSource(data)
-    rects = made.rect(
+    rects = plot.rect(
         "x", "y", "width", _HEIGHT, source=source, border_radius=4,
         fill_color="fill", line_color="edge", line_width="thickness",
     )  # fmt: skip
-    made.text(
+    plot.text(
         "x", "y", text="text", source=source, text_align="center", text_baseline="middle",
         text_font_size="11px", text_color=_TEXT, text_line_height=1.15,
     )  # fmt: skip
-    made.add_tools(HoverTool(renderers=[rects], tooltips=_TIPS))
+    plot.add_tools(HoverTool(renderers=[rects], tooltips=_TIPS))
 
 
 def _text(name: str, width: float) -> str:
@@ -227,15 +227,15 @@ def _text(name: str, width: float) -> str:
     return "\n".join(lines[:3])
 
 
-def _legend(made: figure, near: Near) -> None:
+def _legend(plot: figure, near: Near) -> None:
     """Add a legend of the five classes, in words, with this one marked."""
     items: list[LegendItem] = []
     for distance in Near:
-        line = made.line([-9, -8], [-9, -9], line_color=COLOURS[distance], line_width=4)
+        line = plot.line([-9, -8], [-9, -9], line_color=COLOURS[distance], line_width=4)
         mark = "  ← these two" if distance is near else ""
         renderers: list[Any] = [line]
         items.append(LegendItem(label=f"{distance}: {distance.text}{mark}", renderers=renderers))
-    made.add_layout(
+    plot.add_layout(
         Legend(
             items=items, label_text_font_size="11px", spacing=1, glyph_height=14, label_height=14,
             background_fill_alpha=0, border_line_alpha=0, location="top_left", margin=0,

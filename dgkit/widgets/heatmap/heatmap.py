@@ -41,7 +41,7 @@ def cell_figure(pairs: list[str], kinds: list[str], values: pandas.DataFrame) ->
         values: Times the median, shape (pairs, kinds); nan where there is none.
     """
     height = min(max(_ROW * len(pairs), _LEAST), _MOST) + 110
-    made = figure(
+    plot = figure(
         height=height, sizing_mode="stretch_width", toolbar_location=None, tools="",
         x_range=Range1d(start=-0.5, end=len(kinds) - 0.5),
         y_range=Range1d(start=len(pairs) - 0.5, end=-0.5),
@@ -60,18 +60,18 @@ def cell_figure(pairs: list[str], kinds: list[str], values: pandas.DataFrame) ->
     colours = LinearColorMapper(
         palette=_PALETTE, low=1.0, high=SLOWEST, nan_color="rgba(128,128,128,0.15)"
     )
-    made.rect(
+    plot.rect(
         "x", "y", width=1, height=1, source=source, line_color=None,
         fill_color={"field": "value", "transform": colours},
     )  # fmt: skip
     tips = [("", "@pair"), ("", "@kind"), ("times the median", "@value{0.00}")]
-    made.add_tools(HoverTool(tooltips=tips))
-    made.add_layout(ColorBar(color_mapper=colours, width=12, title="times"), "right")
-    _label(made.xaxis[0], kinds, len(kinds))
-    _label(made.yaxis[0], pairs, _MOST_NAMES)
-    made.xaxis[0].major_label_orientation = 0.6
-    made.grid.visible = False
-    return made
+    plot.add_tools(HoverTool(tooltips=tips))
+    plot.add_layout(ColorBar(color_mapper=colours, width=12, title="times"), "right")
+    _label(plot.xaxis[0], kinds, len(kinds))
+    _label(plot.yaxis[0], pairs, _MOST_NAMES)
+    plot.xaxis[0].major_label_orientation = 0.6
+    plot.grid.visible = False
+    return plot
 
 
 def _label(axis: Axis, names: list[str], most: int) -> None:
@@ -207,9 +207,9 @@ class HeatMap(BokehPanel):
         from bokeh.document import Document
 
         values = self._sweep.cells(self._figure)
-        made = Document()
-        made.add_root(cell_figure([*map(str, values.index)], _names(values.columns), values))
-        return made
+        document = Document()
+        document.add_root(cell_figure([*map(str, values.index)], _names(values.columns), values))
+        return document
 
     def state(self) -> Json:
         """Return the texts; a view requests the cells when its figure is drawn."""
