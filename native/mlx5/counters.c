@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "mlx5.h"
@@ -229,7 +230,8 @@ static void store(const char *path, uint64_t value)
 {
 	char draft[PATH_MAX], text[24];
 	const int size = snprintf(text, sizeof text, "%llu\n", (unsigned long long)value);
-	if (snprintf(draft, sizeof draft, "%s.%d.%d", path, getpid(), gettid()) >= (int)sizeof draft)
+	const int thread = (int)syscall(SYS_gettid); /* glibc 2.30 has gettid() */
+	if (snprintf(draft, sizeof draft, "%s.%d.%d", path, getpid(), thread) >= (int)sizeof draft)
 		return;
 	const int fd = open(draft, O_CREAT | O_WRONLY | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (fd < 0)
