@@ -42,6 +42,7 @@ _COMMANDS = {
     "nccl": "Run puts and signals of NCCL's kernels with dgkit.",
     "mlx5": "Run RDMA programs with a ConnectX adapter in software.",
     "teach": "Make and check graded labs.",
+    "clean": "Remove what dgkit keeps of this user.",
 }
 _EXAMPLES = """\
   dgkit demo                      check that everything works

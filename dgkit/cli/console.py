@@ -6,7 +6,10 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import click
 
 from ..units import printable
 
@@ -14,6 +17,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
 
+JSON_FILE = "dgkit.json_file"  # in a context's `meta`: the FILE of `--json FILE`, or None
 Advance = Callable[[int, int], None]
 
 
@@ -30,8 +34,28 @@ def say(text: str) -> None:
 
 
 def print_json(value: object) -> None:
-    """Print one JSON document on stdout."""
-    print(json.dumps(value, indent=2), flush=True)
+    """Print one JSON document: to the FILE of `--json FILE`, else on stdout."""
+    context = click.get_current_context(silent=True)
+    if context is not None and (path := context.meta.get(JSON_FILE)):
+        store(path, value)
+    else:
+        print(json.dumps(value, indent=2), flush=True)
+
+
+def store(path: Path, document: object) -> None:
+    """Write a JSON document to a file.
+
+    A regular file is replaced atomically; a device or a pipe, such as /dev/null, is written to.
+    """
+    from ..files import named, replace_file
+
+    text = (json.dumps(document, indent=2) + "\n").encode()
+    if path.exists() and not path.is_file():
+        with named(path):
+            path.write_bytes(text)
+    else:
+        replace_file(path, text)
+    say(f"written to {path}")
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..units import plural
-from .console import console, print_json, progress_bar, progress_bars, say
+from .console import JSON_FILE, console, print_json, progress_bar, progress_bars, say
 from .options import address, as_json, size
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ..doctor.experiments.perform import Result
     from ..doctor.experiments.plan import Experiment
     from ..doctor.format.terminal import Line
+    from ..doctor.registry import Check
 
 _STYLES = {
     "fail": "bold red",
@@ -51,7 +52,8 @@ _MAX_WIDTH = 100
     metavar="SIZE",
     help="GPU memory to export at a time.",
 )
-@click.option("--fast", is_flag=True, help="Take less than 1 s instead of 10 s.")
+@click.option("--quick", "fast", is_flag=True, help="Take less than 1 s instead of 10 s.")
+@click.option("--fast", "old_fast", is_flag=True, hidden=True)
 @click.option("--verbose", is_flag=True, help="Show all checks with their questions and sources.")
 @click.option(
     "--explain",
@@ -214,6 +216,9 @@ def doctor(**options: Any) -> int:
       dgkit doctor --record host.snap --word rack7
       dgkit doctor --from host.snap --from dpu.snap
     """
+    if options.pop("old_fast"):
+        say("dgkit doctor: --fast is called --quick; the next release has no --fast")
+        options["fast"] = True
     return _run(_Options(**options))
 
 
@@ -245,6 +250,9 @@ class _Options:
 
 
 def _run(options: _Options) -> int:
+    path = click.get_current_context().meta[JSON_FILE]
+    if path is not None and str(path) in {check.name for check in _all_checks()}:
+        raise click.UsageError(f"--json {path}: this is a check; CHECKs stand before --json")
     if options.list_:
         return _list(options.checks, options.json_)
     if options.file is not None:
@@ -394,13 +402,13 @@ def _check_form(options: _Options) -> None:
     if options.symptom is not None:
         forms |= {"--symptom": True, "--json": False, "CHECK": bool(options.checks)}
     if options.tries:
-        forms |= {"--try": True, "--verbose": False, "--json": False, "--fast": options.fast}
+        forms |= {"--try": True, "--verbose": False, "--json": False, "--quick": options.fast}
         forms |= {"CHECK": bool(options.checks), "--from": bool(options.files)}
     if options.program:
         forms |= {"--program": True, "--json": False, "CHECK": bool(options.checks)}
     if options.pair:
         forms |= {"--compare": True, "--json": False, "CHECK": bool(options.checks)}
-        forms |= {"--from": bool(options.files), "--fast": options.fast}
+        forms |= {"--from": bool(options.files), "--quick": options.fast}
     if options.maps:
         forms |= {"--nics": True, "--json": False, "CHECK": bool(options.checks)}
     elif options.svg:
@@ -529,6 +537,12 @@ def _record(options: _Options, file: str) -> int:
     if not options.word:
         click.echo("To combine it with a recording of the other side, record both with one --word.")
     return 0
+
+
+def _all_checks() -> Sequence[Check]:
+    from ..doctor.registry import checks
+
+    return checks()
 
 
 def _list(names: tuple[str, ...], json_: bool) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -9,8 +10,8 @@ from typing import Any, TypeVar
 
 import click
 
-from ..files import named, replace_file
-from .console import print_json, say
+from ..files import named
+from .console import print_json, store
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -36,28 +37,32 @@ def output_file(json_: str | None) -> Path | None:
     path = Path(json_ or "")
     if path.is_dir() or not path.parent.is_dir():
         raise click.UsageError(f"--json {path}: this is a folder, or its folder does not exist")
+    if path.is_file() and not _is_json(path):
+        raise click.UsageError(
+            f"--json {path}: this file exists and is not JSON; an argument stands before --json"
+        )
     if not os.access(path if path.exists() else path.parent, os.W_OK):
         raise click.UsageError(f"--json {path}: you may not write there")
     return path
 
 
+def _is_json(path: Path) -> bool:
+    """Return whether a file is empty or one JSON document, which `--json FILE` replaces."""
+    with named(path):
+        text = path.read_bytes()
+    try:
+        json.loads(text or "0")
+    except ValueError:
+        return False
+    return True
+
+
 def write_document(path: Path | None, kind: str, results: dict[str, Any]) -> None:
-    """Write results as JSON, to stdout if `path` is None.
-
-    A regular file is replaced atomically; a device or a pipe, such as /dev/null, is written to.
-    """
-    import json
-
+    """Write results as JSON, to stdout if `path` is None."""
     from .._version import __version__
 
     document = {"kind": kind, "dgkit": __version__, **results}
     if path is None:
         print_json(document)
-        return
-    text = (json.dumps(document, indent=2) + "\n").encode()
-    if path.exists() and not path.is_file():
-        with named(path):
-            path.write_bytes(text)
     else:
-        replace_file(path, text)
-    say(f"written to {path}")
+        store(path, document)

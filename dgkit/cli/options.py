@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 import click
 
 from ..types import OWN_EXPORT
-from .console import notice_after
+from .console import JSON_FILE, notice_after
+from .json_file import STDOUT, output_file
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
@@ -99,8 +100,21 @@ def comma_separated(parse: Callable[[str], T]) -> Callable[[str | tuple[T, ...]]
 
 
 def as_json(command: F) -> F:
-    """Add the option `--json`."""
-    return click.option("--json", "json_", is_flag=True, help="Print only JSON on stdout.")(command)
+    """Add the option `--json [FILE]`, which print_json() obeys; the command gets a Boolean."""
+
+    def chosen(ctx: click.Context, _: click.Parameter, value: str | None) -> bool:
+        ctx.meta[JSON_FILE] = output_file(value)
+        return value is not None
+
+    return click.option(
+        "--json",
+        "json_",
+        is_flag=False,
+        flag_value=STDOUT,
+        metavar="[FILE]",
+        callback=chosen,
+        help="Print only JSON: on stdout, or to FILE.",
+    )(command)
 
 
 # Of `dgkit demo` and `dgkit bench`.

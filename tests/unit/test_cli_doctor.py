@@ -193,7 +193,7 @@ def test_help_has_the_exit_codes_and_that_nothing_is_changed(capsys):
 
 
 def test_this_machine_is_judged_in_time_with_nothing_but_the_page_on_stdout(tmp_path):
-    done = cli.run(tmp_path, "doctor", "--fast", timeout=30)
+    done = cli.run(tmp_path, "doctor", "--quick", timeout=30)
     assert done.returncode in (0, 1, 5, 6)
     assert not done.stderr
     assert "\x1b" not in done.stdout
