@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from .dma import Region as Region
     from .dma import RemoteRegion as RemoteRegion
     from .dma import Transfer as Transfer
+    from .dma.prepared import PreparedOp as PreparedOp
     from .doctor.api import doctor as doctor
     from .errors import AccessDenied as AccessDenied
     from .errors import BluefieldError as BluefieldError
@@ -70,13 +71,19 @@ if TYPE_CHECKING:
     from .errors import TransferError as TransferError
     from .errors import Unsupported as Unsupported
     from .fleet import Fleet as Fleet
+    from .memory import HostMemory as HostMemory
     from .memory import empty as empty
     from .memory import wrap as wrap
+    from .memory.gpu import GpuMemory as GpuMemory
     from .report import BandwidthReport as BandwidthReport
     from .report import Differences as Differences
     from .report import LatencyReport as LatencyReport
     from .report import differences as differences
+    from .session import Monitor as Monitor
     from .session import Session as Session
+    from .session import SessionRegion as SessionRegion
+    from .session import SessionTransfer as SessionTransfer
+    from .session import TransferReport as TransferReport
     from .session.connect import connect as connect
     from .types import Access as Access
     from .types import Op as Op
@@ -107,9 +114,13 @@ _NAMES = {
         ),
         *("WC_DTYPE", "WR_DTYPE"),
     ),
-    "memory": ("empty", "wrap"),
+    "dma.prepared": ("PreparedOp",),
+    "memory": ("HostMemory", "empty", "wrap"),
+    "memory.gpu": ("GpuMemory",),
     "report": ("BandwidthReport", "Differences", "LatencyReport", "differences"),
-    "session": ("Session", "connect"),
+    "session": (
+        *("Monitor", "Session", "SessionRegion", "SessionTransfer", "TransferReport", "connect"),
+    ),
     "types": ("Access", "Op", "Status", "TransferPath"),
     "errors": (
         *("AccessDenied", "BluefieldError", "BoundsError", "ClosedError", "DescriptorError"),
@@ -138,7 +149,7 @@ _EXTRAS = {**dict.fromkeys(_LAB, "lab"), **dict.fromkeys(_FLEET, "fleet"), "flee
 _EXTRAS["PacketPanel"] = "packets"
 _RENAMED = {"Path": "TransferPath"}
 _MODULES = (
-    *_NAMES,
+    *(module for module in _NAMES if "." not in module),
     "agent",
     "doca",
     "doctor",

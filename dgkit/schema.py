@@ -6,9 +6,12 @@ tests/unit/approved/messages.txt holds together with the protocol's version.
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Meta, Struct
+
+if TYPE_CHECKING:
+    import numpy as np
 
 MAX_SAMPLES = 1_000_000  # most in one latency measurement
 MONITOR_SAMPLES = 4096  # most in one block of a monitor
@@ -124,7 +127,7 @@ class Sampled(Value, frozen=True, kw_only=True):
         provider: Provider that moved the bytes.
         source: "monitor"; "move" or "latency" for the samples of a client's moves and latency
             measurements.
-        samples: Latencies in nanoseconds, native-endian u64.
+        samples: Latencies in nanoseconds, native-endian u64; `latencies_ns` has them as an array.
         op: "read" or "write"; empty unless `source` is "monitor".
         size: Bytes of each timed transfer; 0 unless `source` is "monitor".
         path: "inline", "worker", or "mixed" if the block has samples of both; empty unless `source`
@@ -139,3 +142,10 @@ class Sampled(Value, frozen=True, kw_only=True):
     op: str = ""
     size: int = 0
     path: str = ""
+
+    @property
+    def latencies_ns(self) -> np.ndarray[Any, Any]:
+        """Return the samples as a read-only array of u64."""
+        import numpy as np  # imported late: an agent needs none
+
+        return np.frombuffer(self.samples, np.uint64)

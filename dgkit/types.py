@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 else:
     Protocol = object
 
+PROVIDERS = ("soft", "cuda", "verbs", "doca", "softdoca", "fault")
 DOCA = frozenset({"doca", "softdoca"})  # providers that move bytes by libdoca's DMA tasks
 OWN_EXPORT = DOCA | {"verbs"}  # providers that import only their own exports
 _HARDWARE = frozenset({"doca"})

@@ -81,6 +81,7 @@ def _serve(start: Any, waiting: list[socket.socket], end: int) -> bool:
         provider=start.provider,
         gpu=start.gpu,
         pci=start.pci,
+        rdma=start.rdma,
         rules=rules,
         max_memory=start.max_memory or None,
         max_client_memory=start.max_memory or default_memory(),  # there is one client

@@ -252,7 +252,7 @@ def _table(figures: list[Mapping[str, Any]]) -> Iterator[str]:
         latency = LatencyReport.from_dict(row["latency"])
         rate = BandwidthReport.from_dict(row["rate"])
         floor = us(median(latency.floor_ns)) if latency.floor_ns else "none"
-        memcpy = gb_per_s(median(rate.floor_gbps) * 1e9) if rate.floor_gbps else "none"
+        memcpy = gb_per_s(median(rate.floor_gb_per_s) * 1e9) if rate.floor_gb_per_s else "none"
         yield (
             f"  {row['place']:8}{row['op']:7}{size_text(int(row['size'])):>9}"
             f"{us(latency.p50_ns):>11}{us(latency.p99_ns):>11}"

@@ -307,7 +307,7 @@ class _Rig:
         return PostedRateReport.of(
             done.ops * case.size, done.ops, done.elapsed_ns, size=case.size, op=case.op,
             window=sum(queue.depth for queue in queues),
-            floor_gbps=(before, self._stored_gb_per_s(case)), **self._about(case),
+            floor_gb_per_s=(before, self._stored_gb_per_s(case)), **self._about(case),
         )  # fmt: skip
 
     def _bare_ns(self) -> int:

@@ -139,7 +139,7 @@ def posted_rate_table(reports: Sequence[PostedRateReport], title: str) -> Table:
     columns = ("queues x threads", *_HOW, "rate", "floor", "of floor")
     table = _table(title, columns, left=("queues x threads", *_HOW))
     for r in reports:
-        floor = median(r.floor_gbps) * 1e3 / r.size
+        floor = median(r.floor_gb_per_s) * 1e3 / r.size
         rates = (f"{r.ops_per_s / 1e6:,.2f}", f"{floor:,.2f}")
         table.add_row(f"{r.rings} x {r.threads}", *_how(r), *rates, _ratio(r, 2))
     return table

@@ -79,7 +79,7 @@ def _row(latency: LatencyReport, rate: BandwidthReport) -> dict[str, Any]:
         "max_ns": latency.percentiles.max_ns,
         "floor_ns": median(latency.floor_ns) if latency.floor_ns else None,
         "gb_per_s": rate.gb_per_s,
-        "floor_gb_per_s": median(rate.floor_gbps) if rate.floor_gbps else None,
+        "floor_gb_per_s": median(rate.floor_gb_per_s) if rate.floor_gb_per_s else None,
         "failed": rate.failed,
         "floor_moved": latency.floor_moved or rate.floor_moved,
     }

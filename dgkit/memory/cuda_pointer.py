@@ -16,6 +16,7 @@ from .gpu_info import uuid_of
 allocated_sizes: dict[int, int] = {}
 
 _ALLOCATE = "allocate it by dgkit.empty(on='gpu')"
+_SHARE = "dgkit.wrap(array, share_block=True)"
 _GRANULE = 2 << 20
 _MANAGED = "managed memory moves between CPU and GPU, so CUDA cannot share it: " + _ALLOCATE
 _HOST = "it is host memory that the GPU accesses, not GPU memory: allocate it by on='pinned'"
@@ -140,14 +141,14 @@ def _exposed_too(size: int, block: int, *, is_virtual: bool) -> str:
     if size < block:
         return (
             f"the array has {size} bytes in a block of {block}, and CUDA shares whole blocks: an "
-            "importer could access the rest of the block. To allow it, register it with "
-            f"share_block=True; else {_ALLOCATE}"
+            "importer could access the rest of the block. To allow it, register "
+            f"{_SHARE}; else {_ALLOCATE}"
         )
     if not is_virtual and block % _GRANULE:
         return (
             f"the array has {size} bytes, and CUDA shares whole blocks of {_GRANULE} bytes: an "
             "importer could access other memory of cudaMalloc in the same block. To allow it, "
-            f"register it with share_block=True; else {_ALLOCATE}"
+            f"register {_SHARE}; else {_ALLOCATE}"
         )
     return ""
 

@@ -188,7 +188,8 @@ def _pages(span: GpuSpan, share_block: bool) -> tuple[int, int]:
         raise ExportError(
             f"a dma-buf consists of whole pages ({page} bytes), and this memory's allocation of "
             f"{span.block} bytes does not begin and end on page boundaries: a device could access "
-            f"the rest of these pages. To allow it, wrap with share_block=True; else {_ALLOCATE}",
+            "the rest of these pages. To allow it, register dgkit.wrap(array, share_block=True); "
+            f"else {_ALLOCATE}",
             check="page-size",
         )
     return start, end - start

@@ -20,20 +20,26 @@ if TYPE_CHECKING:
 class BandwidthReport(Report):
     """Bytes and operations completed in `elapsed_ns` with `window` operations in flight.
 
-    `floor_gbps` is the rate of the floor (`floor_kind`) in 10^9 bytes per second, each time it was
-    measured: before and after.
+    `floor_gb_per_s` is the rate of the floor (`floor_kind`) in 10^9 bytes per second, each time it
+    was measured: before and after.
     """
 
     bytes: int
     ops: int
     elapsed_ns: int
     window: int
-    floor_gbps: tuple[float, ...]
+    floor_gb_per_s: tuple[float, ...]
     failed: int = 0
 
     @classmethod
     def of(
-        cls, bytes: int, ops: int, elapsed_ns: int, *, floor_gbps: Sequence[float], **fields: Any
+        cls,
+        bytes: int,
+        ops: int,
+        elapsed_ns: int,
+        *,
+        floor_gb_per_s: Sequence[float],
+        **fields: Any,
     ) -> Self:
         """Build the report of one run; raise ValueError unless `elapsed_ns` is positive.
 
@@ -42,13 +48,28 @@ class BandwidthReport(Report):
         if elapsed_ns <= 0:
             raise ValueError(f"elapsed_ns is {elapsed_ns}; it must be 1 or more")
         return cls(
-            bytes=bytes, ops=ops, elapsed_ns=elapsed_ns, floor_gbps=tuple(floor_gbps), **fields
+            bytes=bytes,
+            ops=ops,
+            elapsed_ns=elapsed_ns,
+            floor_gb_per_s=tuple(floor_gb_per_s),
+            **fields,
         )
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
         """Build a report from to_dict() output, also after JSON; raise ValueError for others."""
-        return cls(**own_fields(cls, data) | {"floor_gbps": tuple(data["floor_gbps"])})
+        # Reports of version 0.1 have floor_gbps.
+        own = own_fields(cls, {"floor_gb_per_s": data.get("floor_gbps"), **data})
+        return cls(**own | {"floor_gb_per_s": tuple(own["floor_gb_per_s"])})
+
+    @property
+    def floor_gbps(self) -> tuple[float, ...]:
+        """Return `floor_gb_per_s`, whose name this was; the next release has it no more."""
+        from warnings import warn
+
+        text = "floor_gbps is called floor_gb_per_s; the next release has no floor_gbps"
+        warn(text, DeprecationWarning, stacklevel=2)
+        return self.floor_gb_per_s
 
     @property
     def gb_per_s(self) -> float:
@@ -63,15 +84,15 @@ class BandwidthReport(Report):
     @property
     def floor_ratio(self) -> float | None:
         """Rate divided by the floor's rate; None if the floor moved or was not measured."""
-        floor = 0 if self.floor_moved or not self.floor_gbps else median(self.floor_gbps)
+        floor = 0 if self.floor_moved or not self.floor_gb_per_s else median(self.floor_gb_per_s)
         return self.gb_per_s / floor if floor else None
 
     def _floors(self) -> Sequence[float]:
-        return self.floor_gbps
+        return self.floor_gb_per_s
 
     def _figures(self) -> list[tuple[str, str]]:
         ratio = f"; ratio {self.floor_ratio:.2f}" if self.floor_ratio else ""
-        floors = " then ".join(f"{gbps:,.2f}" for gbps in self.floor_gbps)
+        floors = " then ".join(f"{gbps:,.2f}" for gbps in self.floor_gb_per_s)
         floor = f"{floors} GB/s ({self.floor_kind}){ratio}"
         rows = [
             ("rate", f"{self.gb_per_s:,.2f} GB/s"),
@@ -88,7 +109,7 @@ class BandwidthReport(Report):
     def _flat(self) -> dict[str, Any]:
         names = ("bytes", "ops", "elapsed_ns", "window", "failed", "gb_per_s", "ops_per_s")
         row = {name: getattr(self, name) for name in names}
-        return row | ends("floor_{}_gbps", self.floor_gbps)
+        return row | ends("floor_{}_gb_per_s", self.floor_gb_per_s)
 
     def _repr_html_(self) -> str:
         return self._card()

@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .._version import __version__
-from ..errors import PeerRefused, PeerTimeout, Unsupported
+from ..errors import DeviceUnavailable, PeerRefused, PeerTimeout, Unsupported
 from ..files import check_descriptors
-from ..types import DOCA, OWN_EXPORT
+from ..types import DOCA, OWN_EXPORT, PROVIDERS
 from ..wire import keys as keyring
 from ..wire import saved
 from ..wire.address import Address
@@ -127,6 +127,7 @@ def connect(
     max_memory: int | None = None,
     gpu: int = 0,
     pci: str | None = None,
+    rdma: str | None = None,
 ) -> Session:
     """Open a session with the agent at `address`, or with a software DPU that it starts and owns.
 
@@ -147,6 +148,8 @@ def connect(
         max_memory: Bytes that the other side may allocate.
         gpu: Number of the GPU that copies, for the provider "cuda".
         pci: Address of this process's PCI function, for DOCA; None: the first usable one.
+        rdma: Name of this process's RDMA device ("mlx5_0"), for "verbs"; None: the first port with
+            a link and an address.
 
     Raises:
         PeerLost: Nothing listens at the address.
@@ -171,15 +174,22 @@ def connect(
         "rules": argument_checks.fault_rules(rules),
         "gpu": argument_checks.within("gpu", gpu, 0, (1 << 32) - 1),
         "pci": pci,
+        "rdma": rdma,
     }
     argument_checks.text("pci", pci)
+    argument_checks.text("rdma", rdma)
     if max_memory is not None:
         max_memory = argument_checks.within("max_memory", max_memory, 1, (1 << 63) - 1)
     if gpu and provider not in ("cuda", "fault"):
         raise ValueError(f"gpu={gpu!r} is for the provider 'cuda', not for {provider!r}")
     if pci is not None and address is None and provider not in DOCA:
         raise ValueError(f"pci={pci!r} is for 'doca' and 'softdoca', not for {provider!r}")
+    if rdma is not None and address is None and provider != "verbs":
+        raise ValueError(f"rdma={rdma!r} is for the provider 'verbs', not for {provider!r}")
     if address is None:
+        if provider not in PROVIDERS:
+            text = f"no provider is called {provider!r}; the providers are {', '.join(PROVIDERS)}"
+            raise DeviceUnavailable(errno.ENODEV, text)
         return _with_software_dpu(options, max_memory, timeout)
     address, keys = saved.resolve(address, keys)
     check_descriptors("a session", _DESCRIPTORS if host is None else 2 * _DESCRIPTORS)
@@ -219,7 +229,7 @@ def connect_to(dpu: SoftwareDpu) -> Session:
     Raises:
         DgkitError: As connect(); the process has ended.
     """
-    options = {"provider": "soft", "rules": (), "gpu": 0, "pci": None}
+    options = {"provider": "soft", "rules": (), "gpu": 0, "pci": None, "rdma": None}
     return _with_software_dpu(options, None, None, dpu)
 
 
@@ -248,15 +258,19 @@ def _with_software_dpu(
         raise
 
 
-def _export_options(provider: str, pci: str | None) -> dict[str, Any]:
+def _export_options(provider: str, pci: str | None, rdma: str | None) -> dict[str, Any]:
     """Return the options of the device that exports memory to a DPU with that provider.
 
     Where DOCA or RDMA moves the bytes, the same provider exports the memory.
     """
-    if provider in OWN_EXPORT:
-        return {"provider": provider, "pci": pci}
-    if pci is not None:
+    if pci is not None and provider not in DOCA:
         raise ValueError(f"pci={pci!r} is for a DPU that uses DOCA; the agent's uses {provider!r}")
+    if rdma is not None and provider != "verbs":
+        raise ValueError(
+            f"rdma={rdma!r} is for a DPU that uses verbs; the agent's uses {provider!r}"
+        )
+    if provider in OWN_EXPORT:
+        return {"provider": provider, "pci": pci, "rdma": rdma}
     return {"provider": "soft"}
 
 
@@ -282,7 +296,7 @@ def _open(
         agent_is_dpu = welcome.role == "dpu"
         no_dma = _why_no_dma(welcome, welcome.provider if agent_is_dpu else options["provider"])
         if agent_is_dpu:
-            options = _export_options(welcome.provider, options["pci"])
+            options = _export_options(welcome.provider, options["pci"], options["rdma"])
         device = Device(**options)
         backend = _backend(
             link, device, welcome.provider if agent_is_dpu else None, timeout, no_dma

@@ -139,6 +139,8 @@ class Monitor(Unique, Closable):
     def read(self) -> list[Sampled]:
         """Return the blocks that came since the last call, oldest first, without waiting.
 
+        `latencies_ns` of a block is an array.
+
         If the monitor has ended and all blocks were returned, raise the reason.
 
         Raises:

@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from .session import Session
 
 
+_PUBLIC = (
+    *("access", "allocated", "array", "chosen", "close", "closed", "id", "name", "on", "place"),
+    *("provider", "registration", "session", "size", "where"),
+)
 READ_ONLY, WRITE_ONLY = Access.READ, Access.WRITE  # members are singletons: compared with `is`
 
 
@@ -54,16 +58,17 @@ class SessionRegion(Unique, Closable):
         access: What DMA may do to it.
         chosen: The place that on="auto" chose, and why; else empty.
         registration: How an RDMA adapter registered the memory (see dgkit.Region); else empty.
-        handle: Handle at the agent; 0 if not registered with the agent.
-        creations: What agents hold for the region, in order of creation.
-        token: Descriptor.
-        local: Region of this process, or None.
-        remote: Imported region, or None.
-        ref: What the DPU in this process uses for its transfers, from the first on; or None.
-        producer: Synchronizes with the producing stream (CuPy's current one); the session calls it
-            before each transfer. None unless the memory is on a GPU of this process.
         closed: Whether the region was closed.
     """
+
+    # For dgkit alone, and not in dir():
+    # handle: at the agent; 0 if not registered with the agent
+    # creations: what agents hold for the region, in order of creation
+    # token: descriptor
+    # local, remote: region of this process, imported region; or None
+    # ref: what the DPU in this process uses for its transfers, from the first on; or None
+    # producer: synchronizes with the producing stream (CuPy's current one); the session calls it
+    #     before each transfer; None unless the memory is on a GPU of this process
 
     __slots__ = (
         *(
@@ -223,6 +228,10 @@ class SessionRegion(Unique, Closable):
         if close_memory is not None:
             close_memory()
         self.remote = self.local = self._close_memory = self.producer = None
+
+    def __dir__(self) -> list[str]:
+        """List what users of a region need."""
+        return [*_PUBLIC, *(name for name in super().__dir__() if name.startswith("__"))]
 
     def _layout(self) -> str:
         """Return dtype and shape of an array in this process's memory; "" for plain bytes."""

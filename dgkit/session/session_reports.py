@@ -204,7 +204,7 @@ def bandwidth(
     floors = [of.size / ns for ns in (done.floor_before, done.floor_after) if ns]
     return BandwidthReport.of(
         done.moved, done.ops, done.elapsed_ns, size=of.size, op=of.op, window=window,
-        provider=backend.provider, path=done.path, floor_gbps=floors,
+        provider=backend.provider, path=done.path, floor_gb_per_s=floors,
         machine=machine_of(done.machine), spinning=spinning(of.info),
         where=of.where, failed=done.failed, sleeps=done.sleeps,
     )  # fmt: skip

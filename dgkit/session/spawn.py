@@ -50,6 +50,7 @@ class SoftwareDpu:
         gpu: int,
         max_memory: int | None,
         pci: str | None = None,
+        rdma: str | None = None,
         timeout: float | None,
     ) -> str:
         """Configure the DPU and return its address. Arguments as for dgkit.connect().
@@ -66,7 +67,9 @@ class SoftwareDpu:
         from ..wire.messages import Start, decode_started, encode
 
         plain = [{**asdict(rule), "status": int(rule.status)} for rule in rules]
-        start = Start(provider=provider, rules=plain, max_memory=max_memory or 0, gpu=gpu, pci=pci)
+        start = Start(
+            provider=provider, rules=plain, max_memory=max_memory or 0, gpu=gpu, pci=pci, rdma=rdma
+        )  # fmt: skip
         try:
             self._socket.sendall(encode(start))
             answer = self._answer(timeout)

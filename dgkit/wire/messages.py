@@ -489,6 +489,7 @@ class Start(Struct, frozen=True, kw_only=True):
     max_memory: int
     gpu: int = 0
     pci: str | None = None
+    rdma: str | None = None
 
 
 class Started(Struct, frozen=True, kw_only=True):

@@ -76,7 +76,7 @@ class NoSession:
         """Take `seconds`, without the CPU."""
         time.sleep(seconds)
         rate = size / (self._p50_ns + size // 10)
-        return SimpleNamespace(gb_per_s=rate, floor_gbps=(11.0,), failed=0, floor_moved=False)
+        return SimpleNamespace(gb_per_s=rate, floor_gb_per_s=(11.0,), failed=0, floor_moved=False)
 
     def close(self) -> None:
         """Nothing is open."""

@@ -165,7 +165,7 @@ def test_every_combination_is_measured_beside_the_driver_s_own_copy(tmp_path):
         assert LatencyReport.from_dict(row).to_dict() == row
     for row in found["bandwidth"]:
         assert row["bytes"] == row["ops"] * row["size"] > 0
-        assert len(row["floor_gbps"]) == 2
+        assert len(row["floor_gb_per_s"]) == 2
         assert BandwidthReport.from_dict(row).to_dict() == row
 
 

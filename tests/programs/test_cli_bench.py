@@ -59,7 +59,7 @@ def test_on_one_cpu_there_are_figures_and_no_hand_off_floor(home):
         assert row["percentiles"]["n"] == 200
         wanted = (0, "one CPU") if row["path"] == "worker" else (2, "")
         assert (len(row["floor_ns"]), row["no_floor"]) == wanted
-    assert all(len(row["floor_gbps"]) == 2 for row in found["bandwidth"])
+    assert all(len(row["floor_gb_per_s"]) == 2 for row in found["bandwidth"])
 
 
 def test_reports_in_the_file_can_be_read_back(home):
@@ -166,7 +166,7 @@ def test_operations_of_a_kernel_each_say_how_they_were_posted(home):
     for row in found["rates"]:
         assert PostedRateReport.from_dict(row).to_dict() == row
         assert row["bytes"] == row["ops"] * 64 > 0
-        assert all(row["floor_gbps"])
+        assert all(row["floor_gb_per_s"])
     for row in (*found["latency"], *found["rates"]):
         assert (row["path"], row["proxy"]) == ("GPU-initiated", "this process")
         assert row["memory"] == "host to host"

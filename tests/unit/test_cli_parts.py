@@ -207,10 +207,10 @@ def latency(samples=(1000, 2000, 3000), floor_ns=(100, 110), **changes):
     return LatencyReport.of(samples, floor_ns=floor_ns, spinning=True, **(made | changes))
 
 
-def rate(floor_gbps=(10.0, 10.0), **changes):
+def rate(floor_gb_per_s=(10.0, 10.0), **changes):
     made = {"size": 1 << 20, "op": "read", "window": 65536, "provider": "soft", "path": "worker"}
     return BandwidthReport.of(
-        12_345_678_901, 100_000_000, 10**9, floor_gbps=floor_gbps, spinning=True,
+        12_345_678_901, 100_000_000, 10**9, floor_gb_per_s=floor_gb_per_s, spinning=True,
         **(made | {"machine": MACHINE} | changes),
     )  # fmt: skip
 
@@ -255,7 +255,9 @@ def test_a_row_whose_floor_moved_has_no_ratio():
     assert re.search(r"0\.1[01] +19\.0 ", text[-1])
     assert "moved: the floor changed" in tables.floor_note([still, moved])
     assert not tables.floor_note([still])
-    assert lines(tables.rate_table([rate(floor_gbps=(1.0, 9.0))], ""))[-1].split()[-2] == "moved"
+    assert (
+        lines(tables.rate_table([rate(floor_gb_per_s=(1.0, 9.0))], ""))[-1].split()[-2] == "moved"
+    )
 
 
 def test_a_floor_that_was_not_taken_is_no_number():

@@ -50,7 +50,7 @@ def bandwidth(**changes):
         "window": 32,
         "provider": "soft",
         "path": "worker",
-        "floor_gbps": (10.0, 10.0),
+        "floor_gb_per_s": (10.0, 10.0),
         "machine": MACHINE,
         "spinning": False,
     }
@@ -121,7 +121,7 @@ def test_no_time_makes_no_rate():
     with pytest.raises(ValueError, match="elapsed_ns is 0"):
         BandwidthReport.of(
             1, 1, 0, size=1, op="read", window=1, provider="soft", path="worker",
-            floor_gbps=(), machine=MACHINE, spinning=False,
+            floor_gb_per_s=(), machine=MACHINE, spinning=False,
         )  # fmt: skip
 
 
@@ -162,12 +162,15 @@ def test_a_figure_is_not_compared_with_a_floor_that_moved_or_was_not_taken():
     assert "not measured" in str(latency([220], floor_ns=()))
     assert "several DMA tasks" in str(latency([220], floor_ns=(), provider="softdoca"))
     assert bandwidth().floor_ratio == 0.5
-    assert bandwidth(floor_gbps=(5.0, 10.0)).floor_ratio is None
+    assert bandwidth(floor_gb_per_s=(5.0, 10.0)).floor_ratio is None
 
 
 def test_a_figure_without_a_floor_says_so_and_why_everywhere():
     one = dataclasses.replace(MACHINE, cpus=1)
-    for report in (latency([200], floor_ns=(), machine=one), bandwidth(floor_gbps=(), machine=one)):
+    for report in (
+        latency([200], floor_ns=(), machine=one),
+        bandwidth(floor_gb_per_s=(), machine=one),
+    ):
         assert "no floor: one CPU" in str(report)
         assert "no floor: one CPU" in report._repr_html_()
         assert report.to_dict()["no_floor"] == "one CPU"
@@ -216,7 +219,7 @@ def test_its_repr_is_one_line_with_the_figures_that_count():
         "<dgkit.LatencyReport write 64 B, worker path (spinning): "
         "p50 1.00 µs, p99 2.00 µs, 2 samples, software DPU>"
     )
-    assert repr(bandwidth(floor_gbps=(1.0, 9.0))) == (
+    assert repr(bandwidth(floor_gb_per_s=(1.0, 9.0))) == (
         "<dgkit.BandwidthReport read 1 MiB, worker path (sleeping): "
         f"5.00 GB/s, 5,000 operations per second, software DPU, {FLOOR_MOVED}>"
     )
@@ -343,7 +346,7 @@ def posted(**changes):
     return (
         PostedLatencyReport.of([2000, 3000], floor_ns=(1000, 1100), **common),
         PostedRateReport.of(
-            6400, 100, 50_000, window=4096, floor_gbps=(0.5, 0.5), **common
+            6400, 100, 50_000, window=4096, floor_gb_per_s=(0.5, 0.5), **common
         ),
     )  # fmt: skip
 
@@ -384,3 +387,12 @@ def test_figures_of_an_emulated_machine_say_so():
         assert report.label == "RDMA, emulated"
         assert "RDMA, emulated" in report._repr_html_()
     assert latency([1.0], provider="verbs").label == "RDMA"
+
+
+def test_the_floor_of_a_rate_has_its_old_name_for_one_release():
+    report = bandwidth()
+    with pytest.warns(DeprecationWarning, match="floor_gbps is called floor_gb_per_s"):
+        assert report.floor_gbps == report.floor_gb_per_s
+    old = report.to_dict()
+    old["floor_gbps"] = old.pop("floor_gb_per_s")
+    assert BandwidthReport.from_dict(old) == report

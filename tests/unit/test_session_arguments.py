@@ -9,8 +9,10 @@ import pytest
 from support.processes.waiting import gone, until
 
 import dgkit
+from dgkit.dma import providers
 from dgkit.dma.gpu_queue import ring_depth
 from dgkit.errors import AccessDenied, BoundsError, ClosedError, LimitReached, OutOfMemory, PeerLost
+from dgkit.types import PROVIDERS
 from dgkit.wire.error_codec import to_exception
 from dgkit.wire.messages import Failed
 
@@ -290,6 +292,24 @@ def test_a_transfer_says_how_far_it_is(session):
 def test_a_gpu_is_chosen_for_the_provider_cuda_alone():
     with pytest.raises(ValueError, match="gpu=1 is for the provider 'cuda', not for 'soft'"):
         dgkit.connect(gpu=1)
+
+
+def test_an_rdma_device_is_chosen_for_verbs_alone():
+    with pytest.raises(
+        ValueError, match="rdma='mlx5_0' is for the provider 'verbs', not for 'soft'"
+    ):
+        dgkit.connect(rdma="mlx5_0")
+    with pytest.raises(TypeError, match="rdma is 5; it must be text"):
+        dgkit.connect(rdma=5)
+
+
+def test_a_provider_that_does_not_exist_is_refused_before_a_process_starts(monkeypatch):
+    monkeypatch.setattr("dgkit.session.spawn.SoftwareDpu", None)
+    with pytest.raises(
+        dgkit.DeviceUnavailable, match=r"no provider is called 'sof'; .* soft, cuda"
+    ):
+        dgkit.connect(provider="sof")
+    assert set(PROVIDERS) == {each.name for each in providers()}
 
 
 @pytest.mark.parametrize("make", ["empty", "register"])

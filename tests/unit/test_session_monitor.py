@@ -109,7 +109,8 @@ def test_blocks_come_one_after_another_with_as_many_samples_as_were_asked_for(se
         assert [block.number for block in blocks] == list(range(len(blocks)))
         assert monitor.lost == 0
         for block in blocks:
-            samples = array("Q", block.samples)
+            samples = block.latencies_ns
+            assert samples.tolist() == array("Q", block.samples).tolist()
             assert len(samples) == 20
             assert 0 < min(samples) < max(samples) < 10**9
             assert (block.op, block.size, block.path) == (op, 32, monitor.path)

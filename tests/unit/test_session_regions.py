@@ -95,3 +95,11 @@ def test_the_new_region_is_freed_if_the_old_one_is_busy(session, monkeypatch):
         with pytest.raises(dgkit.RegionBusy):
             session.empty(64, name="mine", replace=True)
     assert session.regions == (old,)
+
+
+def test_a_region_lists_what_its_user_needs(session):
+    region = session.empty(64, name="mine")
+    names = {name for name in dir(region) if not name.startswith("_")}
+    assert {"array", "close", "name", "size"} <= names
+    assert not names & {"creations", "free_at_agents", "handle", "local", "producer", "token"}
+    assert all(hasattr(region, name) for name in names)
