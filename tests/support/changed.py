@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -26,21 +28,20 @@ RULES: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
         ("unit",),
         ("tests/unit/test_contributing.py", "tests/unit/test_security_page.py"),
     ),
-    ("dgkit/cli/", ("unit",), ("tests/unit/test_cli*.py", "tests/programs/test_cli*.py")),
     ("dgkit/fleet/", ("fleet",), ("tests/fleet/test_*.py",)),
     ("dgkit/doctor/", ("doctor",), ("tests/doctor/test_*.py",)),
     ("tests/support/fake_cuda/", ("cuda", "plain"), ("tests/cuda/test_*.py",)),
 )
 FOLDERS = (
     *("unit", "programs", "doctor", "safety", "stress", "cuda", "fleet", "widgets"),
-    *("notebooks", "labs", "browser"),
+    *("notebooks", "labs", "mlx5", "browser"),
 )
-STAGES_OF = {"notebooks": {"widgets"}, "browser": {"browser", "pages"}}  # others: as the folder
+STAGES_OF = {"notebooks": ("widgets",), "browser": ("browser", "pages")}  # others: as the folder
 
 
 @dataclass(frozen=True)
 class Touched:
-    """What to run after a change: paths that changed, stages, test files."""
+    """What to run after a change: paths that changed; stages and test files, the nearest first."""
 
     changes: tuple[str, ...]
     stages: tuple[str, ...]
@@ -78,41 +79,76 @@ def _module(path: str) -> str:
     return name.removeprefix("tests.")
 
 
-def _uses(root: Path, modules: set[str]) -> set[str]:
-    """Return the test files that import one of the modules, or a support module that does."""
-    tests = [file for folder in FOLDERS for file in (root / "tests" / folder).glob("**/*.py")]
-    support = list((root / "tests/support").glob("**/*.py"))
+@cache
+def _exports(root: Path, module: str) -> bool:
+    """Return whether the package of a module imports it, as for the names that it exports."""
+    package, _, name = module.rpartition(".")
+    init = root / package.replace(".", "/") / "__init__.py"
+    return init.exists() and name in {each.rpartition(".")[2] for each in imports(init)}
+
+
+def _importers(root: Path, paths: Iterable[str]) -> set[str]:
+    """Return the test files that import a changed module, or a support module that does."""
+    modules: set[str] = set()
+    for path in paths:
+        module = _module(path)
+        modules |= {module, module.rpartition(".")[0]} if _exports(root, module) else {module}
+    modules -= {"dgkit", "support", ""}
     wanted = set(modules)
-    for file in support:
+    for file in (root / "tests/support").glob("**/*.py"):
         if imports(file) & modules:
             wanted.add(_module(str(file.relative_to(root))))
     return {
         str(file.relative_to(root))
-        for file in tests
-        if file.name.startswith("test_") and imports(file) & wanted
+        for folder in FOLDERS
+        for file in (root / "tests" / folder).glob("**/test_*.py")
+        if imports(file) & wanted
     }
+
+
+def _of_command(root: Path, path: str) -> set[str]:
+    """Return the test files that have the name of a changed command as a word of their own."""
+    match = re.fullmatch(r"dgkit/cli/(\w+)_command\.py", path)
+    quoted = f'"{match[1]}"' if match else ""
+    return {
+        str(file.relative_to(root))
+        for folder in FOLDERS
+        if quoted
+        for file in (root / "tests" / folder).glob("test_cli*.py")
+        if quoted in file.read_text(encoding="utf-8") or match[1] in file.stem.split("_")
+    }
+
+
+def _words(path: str) -> set[str]:
+    """Return the words of a file's name, and of its folder's."""
+    return {*Path(path).stem.split("_"), Path(path).parent.name} - {"test", "command", "init"}
 
 
 def touched(root: Path, since: str) -> Touched:
     """Return what to run for the changes since a revision. Lint is always part of it."""
     paths = changes(root, since)
     stages, files = {"lint"}, set()
-    modules: set[str] = set()
     for path in paths:
         for start, names, patterns in RULES:
             if path.startswith(start):
                 stages |= set(names)
                 files |= {str(f.relative_to(root)) for each in patterns for f in root.glob(each)}
-        if path.endswith(".py"):
-            modules |= {_module(path), _module(path).rpartition(".")[0]} - {"dgkit", "support", ""}
+        files |= _of_command(root, path)
         panel = Path(path).parts
         if panel[:2] == ("dgkit", "widgets") and len(panel) > 3:
             for folder in ("widgets", "browser"):
                 found = (root / "tests" / folder).glob(f"test_{panel[2]}*.py")
                 files |= {str(file.relative_to(root)) for file in found}
-        if path.startswith("tests/") and Path(path).name.startswith("test_"):
-            files |= {path} if path.endswith(".py") and (root / path).exists() else set()
-    files |= _uses(root, modules)
-    folders = {Path(file).parts[1] for file in files} & set(FOLDERS)
-    stages = stages.union(*(STAGES_OF.get(folder, {folder}) for folder in folders))
-    return Touched(paths, tuple(sorted(stages)), tuple(sorted(files)))
+        if re.fullmatch(rf"tests/({'|'.join(FOLDERS)})/(.*/)?test_\w+\.py", path):
+            files |= {path} if (root / path).exists() else set()
+    files |= _importers(root, (path for path in paths if path.endswith(".py")))
+
+    # A test is near whose name has the words of a changed file.
+    def distance(file: str) -> tuple[int, int, str]:
+        common = max(len(_words(file) & _words(path)) for path in paths)
+        return -common, FOLDERS.index(Path(file).parts[1]), file
+
+    nearest = sorted(files, key=distance)
+    folders = [Path(file).parts[1] for file in nearest]
+    order = [name for folder in folders for name in STAGES_OF.get(folder, (folder,))]
+    return Touched(paths, tuple(dict.fromkeys([*order, *sorted(stages)])), tuple(nearest))

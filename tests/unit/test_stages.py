@@ -279,7 +279,11 @@ def repository(tmp_path):
         "tests/support/dma.py": "from dgkit.dma.queue import Queue\n",
         "tests/unit/test_dma_queue.py": "from support import dma\n",
         "tests/unit/test_units.py": "import json\n",
+        "dgkit/dma/__init__.py": "from .queue import Queue\n",
         "tests/unit/test_cli_serve.py": "import json\n",
+        "tests/programs/test_cli.py": 'from dgkit.cli import main\nmain(["serve"])\n',
+        "tests/programs/test_cli_demo.py": 'from dgkit.cli import main\nmain(["demo"])\n',
+        "tests/cuda/test_dma_cuda.py": "from dgkit.dma import Device\n",
         "tests/safety/test_bounds.py": "from dgkit.dma import queue\n",
         "tests/browser/test_life.py": "import json\n",
     }
@@ -295,12 +299,20 @@ def repository(tmp_path):
 @pytest.mark.parametrize(
     ("changed", "stages", "files"),
     [
-        ("dgkit/dma/queue.py", "lint safety unit", "safety/test_bounds unit/test_dma_queue"),
-        ("dgkit/cli/serve_command.py", "lint unit", "unit/test_cli_serve"),
-        ("native/src/base/ring.c", "lint plain unit", "unit/test_dma_queue"),
-        ("tests/support/dma.py", "lint unit", "unit/test_dma_queue"),
-        ("tests/unit/test_units.py", "lint unit", "unit/test_units"),
-        ("tests/browser/test_life.py", "browser lint pages", "browser/test_life"),
+        (
+            "dgkit/dma/queue.py",
+            "unit cuda safety lint",
+            "unit/test_dma_queue cuda/test_dma_cuda safety/test_bounds",
+        ),
+        (
+            "dgkit/cli/serve_command.py",
+            "unit programs lint",
+            "unit/test_cli_serve programs/test_cli",
+        ),
+        ("native/src/base/ring.c", "unit lint plain", "unit/test_dma_queue"),
+        ("tests/support/dma.py", "unit lint", "unit/test_dma_queue"),
+        ("tests/unit/test_units.py", "unit lint", "unit/test_units"),
+        ("tests/browser/test_life.py", "browser pages lint", "browser/test_life"),
         ("LICENSE", "lint", ""),
     ],
 )
