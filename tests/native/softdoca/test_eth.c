@@ -1914,6 +1914,7 @@ TEST(settings_of_cpu_queues_are_checked)
 {
 	struct cpu c = {0};
 	uint32_t n;
+	const uint32_t *tags;
 	uint16_t header;
 	union doca_data none = {0};
 	struct doca_flow_pipe_cfg *pipe;
@@ -1942,6 +1943,13 @@ TEST(settings_of_cpu_queues_are_checked)
 	REFUSED(doca_eth_txq_task_send_set_conf(c.txq, task_sent, task_not_sent, 32769), INVALID_VALUE);
 	REFUSED(doca_eth_rxq_set_metadata_num(c.rxq, 2), INVALID_VALUE);
 	REFUSED(doca_task_batch_submit(NULL), INVALID_VALUE);
+	/* no events */
+	REFUSED(doca_eth_rxq_event_managed_recv_get_flow_tag((void *)c.memory, &n), INVALID_VALUE);
+	REFUSED(doca_eth_rxq_event_managed_recv_get_status((void *)c.memory), INVALID_VALUE);
+	REFUSED(doca_eth_rxq_event_batch_managed_recv_get_rx_hash_array((void *)c.memory, &tags), INVALID_VALUE);
+	REFUSED(doca_eth_txq_gpu_event_error_send_packet_get_position((void *)c.memory, &header), INVALID_VALUE);
+	REFUSED(doca_eth_txq_gpu_event_notify_send_packet_get_position((void *)c.memory, &header),
+		INVALID_VALUE);
 	OK(doca_pe_connect_ctx(c.pe, ctx));
 	REFUSED(doca_ctx_start(ctx), BAD_STATE); /* no callbacks */
 	REFUSED(doca_eth_rxq_event_batch_managed_recv_register(

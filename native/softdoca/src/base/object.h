@@ -89,7 +89,10 @@ enum object_kind {
 	OBJECT_ETH_SEND,
 	OBJECT_ETH_SEND_LARGE,
 	OBJECT_ETH_RECEIVE,
-	OBJECT_ETH_EVENTS, /* a batch of received packets */
+	OBJECT_ETH_EVENT, /* a received packet */
+	OBJECT_ETH_EVENTS, /* a batch of them */
+	OBJECT_ETH_SEND_ERROR,
+	OBJECT_ETH_SEND_NOTE,
 	OBJECT_FLOW_CFG,
 	OBJECT_FLOW_PORT_CFG,
 	OBJECT_FLOW_PORT,

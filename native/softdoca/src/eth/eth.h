@@ -48,10 +48,12 @@ struct eth_queue {
 };
 
 struct doca_eth_txq_gpu_event_error_send_packet {
+	struct object o;
 	uint16_t position;
 };
 
 struct doca_eth_txq_gpu_event_notify_send_packet {
+	struct object o;
 	uint16_t position;
 	uint64_t timestamp_ns;
 };
@@ -118,6 +120,7 @@ struct eth_received {
 };
 
 struct doca_eth_rxq_event_managed_recv {
+	struct object o;
 	const struct doca_eth_rxq *queue;
 	doca_error_t status;
 	struct eth_received received;

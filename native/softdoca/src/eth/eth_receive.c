@@ -11,6 +11,8 @@
 #include "eth.h"
 
 #define CHECK_RECEIVE(t) CHECK_OBJECT(t, OBJECT_ETH_RECEIVE, "a receive task")
+#define CHECK_EVENT(e)	 CHECK_OBJECT(e, OBJECT_ETH_EVENT, "an event")
+#define CHECK_EVENTS(e)	 CHECK_OBJECT(e, OBJECT_ETH_EVENTS, "a batch of events")
 
 static struct doca_eth_rxq_task_recv *receive_of(struct doca_task *task)
 {
@@ -220,11 +222,18 @@ static bool progress_regular(struct doca_eth_rxq *q)
 	return true;
 }
 
-static void deliver_one(struct doca_eth_rxq *q)
+/* Without memory for the event, its frame waits. */
+static bool deliver_one(struct doca_eth_rxq *q)
 {
-	struct doca_eth_rxq_event_managed_recv event = {.queue = q};
-	struct doca_buf *b = take_packet(q, &event.received);
-	q->event.done(&event, b, q->event.data);
+	struct doca_eth_rxq_event_managed_recv *event =
+		softdoca_object_new(OBJECT_ETH_EVENT, sizeof *event);
+	if (!event)
+		return false;
+	event->queue = q;
+	struct doca_buf *b = take_packet(q, &event->received);
+	q->event.done(event, b, q->event.data);
+	softdoca_object_free(event);
+	return true;
 }
 
 static struct doca_eth_rxq_event_batch_managed_recv *new_batch(struct doca_eth_rxq *q, uint16_t n)
@@ -260,18 +269,38 @@ static bool deliver_batch(struct doca_eth_rxq *q, uint16_t n)
 	return true;
 }
 
-static bool deliver_error(struct doca_eth_rxq *q)
+static bool tell_event_error(struct doca_eth_rxq *q)
 {
-	struct doca_eth_rxq_event_managed_recv event = {.queue = q, .status = FLUSHED};
-	_Alignas(64) struct doca_eth_rxq_event_batch_managed_recv batch = {.queue = q};
-	if (q->told || q->removed || !failed(q) || ready(q))
+	struct doca_eth_rxq_event_managed_recv *event =
+		softdoca_object_new(OBJECT_ETH_EVENT, sizeof *event);
+	if (!event)
+		return false;
+	event->queue = q;
+	event->status = FLUSHED;
+	q->told = true;
+	q->event.failed(event, NULL, q->event.data);
+	softdoca_object_free(event);
+	return true;
+}
+
+/* The program may free the batch, or not. */
+static bool tell_batch_error(struct doca_eth_rxq *q)
+{
+	struct doca_eth_rxq_event_batch_managed_recv *batch = new_batch(q, 0);
+	if (!batch)
 		return false;
 	q->told = true;
-	if (q->event.failed)
-		q->event.failed(&event, NULL, q->event.data);
-	else
-		q->batch.failed(&batch, 0, q->batch.data, FLUSHED, NULL);
+	q->batch.failed(batch, 0, q->batch.data, FLUSHED, NULL);
+	if (object_is(batch, OBJECT_ETH_EVENTS))
+		softdoca_object_free(batch);
 	return true;
+}
+
+static bool deliver_error(struct doca_eth_rxq *q)
+{
+	if (q->told || q->removed || !failed(q) || ready(q))
+		return false;
+	return q->event.failed ? tell_event_error(q) : tell_batch_error(q);
 }
 
 /* A queue that has failed delivers its last frames even if they are fewer than a batch. */
@@ -291,8 +320,7 @@ static bool progress(struct doca_ctx *ctx)
 		return deliver_error(q);
 	if (q->batch.done)
 		return deliver_batch(q, (uint16_t)(n < q->batch.max ? n : q->batch.max));
-	deliver_one(q);
-	return true;
+	return deliver_one(q);
 }
 
 /* ---- tasks ---- */
@@ -430,10 +458,10 @@ GETTER(doca_eth_rxq_task_recv_get_pkt, CHECK_RECEIVE, const struct doca_eth_rxq_
 	FRAME_GETTER(doca_eth_rxq_task_recv_get_##name, CHECK_RECEIVE,                    \
 		     struct doca_eth_rxq_task_recv, eth_rxq_of(frame->task.ctx), __VA_ARGS__)
 #define EVENT_GETTER(name, ...)                                          \
-	FRAME_GETTER(doca_eth_rxq_event_managed_recv_get_##name, CHECK_OUT, \
+	FRAME_GETTER(doca_eth_rxq_event_managed_recv_get_##name, CHECK_EVENT, \
 		     struct doca_eth_rxq_event_managed_recv, frame->queue, __VA_ARGS__)
 #define BATCH_GETTER(name, ...)                                                \
-	FRAME_GETTER(doca_eth_rxq_event_batch_managed_recv_get_##name, CHECK_OUT, \
+	FRAME_GETTER(doca_eth_rxq_event_batch_managed_recv_get_##name, CHECK_EVENTS, \
 		     struct doca_eth_rxq_event_batch_managed_recv, frame->queue, __VA_ARGS__)
 #define METADATA metadata, "doca_eth_rxq_set_metadata_num", const uint32_t *, metadata_array
 #define FLOW_TAG flow_tag, "doca_eth_rxq_set_flow_tag"
@@ -456,7 +484,7 @@ BATCH_GETTER(timestamp_array, TIME, const uint64_t *, timestamp_array, frame->ti
 doca_error_t doca_eth_rxq_event_managed_recv_get_status(
 	const struct doca_eth_rxq_event_managed_recv *event_managed_recv)
 {
-	CHECK_OUT(event_managed_recv);
+	CHECK_EVENT(event_managed_recv);
 	return event_managed_recv->status;
 }
 

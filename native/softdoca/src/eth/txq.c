@@ -71,11 +71,14 @@ static bool tell_error(struct doca_eth_txq *q)
 	if (!q->error.call || q->error.told ||
 	    __atomic_load_n(&q->queue.words->failed, __ATOMIC_ACQUIRE) == UINT64_MAX)
 		return false;
-	struct doca_eth_txq_gpu_event_error_send_packet event = {
-		.position = (uint16_t)q->queue.failed_at,
-	};
+	struct doca_eth_txq_gpu_event_error_send_packet *event =
+		softdoca_object_new(OBJECT_ETH_SEND_ERROR, sizeof *event);
+	if (!event)
+		return false;
+	event->position = (uint16_t)q->queue.failed_at;
 	q->error.told = true;
-	q->error.call(&event, q->error.data);
+	q->error.call(event, q->error.data);
+	softdoca_object_free(event);
 	return true;
 }
 
@@ -91,19 +94,23 @@ static uint64_t noted(const struct doca_eth_txq *q)
  * that of the completions. */
 static bool tell_completion(struct doca_eth_txq *q)
 {
-	while (q->notify.call && q->notify.told < noted(q)) {
+	struct doca_eth_txq_gpu_event_notify_send_packet *event = NULL;
+	bool found = false;
+	while (!found && q->notify.call && q->notify.told < noted(q)) {
+		event = event ? event : softdoca_object_new(OBJECT_ETH_SEND_NOTE, sizeof *event);
+		if (!event)
+			return false;
 		const uint64_t n = q->notify.told++;
 		const struct port_note *note = &q->queue.notes[n & (q->entries - 1)];
-		struct doca_eth_txq_gpu_event_notify_send_packet event = {
-			.position = (uint16_t)__atomic_load_n(&note->index, __ATOMIC_ACQUIRE),
-			.timestamp_ns = __atomic_load_n(&note->time_ns, __ATOMIC_ACQUIRE),
-		};
-		if (noted(q) - n >= q->entries)
-			continue;
-		q->notify.call(&event, q->notify.data);
-		return true;
+		event->position = (uint16_t)__atomic_load_n(&note->index, __ATOMIC_ACQUIRE);
+		event->timestamp_ns = __atomic_load_n(&note->time_ns, __ATOMIC_ACQUIRE);
+		found = noted(q) - n < q->entries;
 	}
-	return false;
+	if (found)
+		q->notify.call(event, q->notify.data);
+	if (event)
+		softdoca_object_free(event);
+	return found;
 }
 
 static bool progress(struct doca_ctx *ctx)
@@ -312,11 +319,14 @@ doca_error_t doca_eth_txq_gpu_event_notify_send_packet_register(
 	return DOCA_SUCCESS;
 }
 
-GETTER(doca_eth_txq_gpu_event_error_send_packet_get_position, CHECK_OUT,
+#define CHECK_ERROR(e) CHECK_OBJECT(e, OBJECT_ETH_SEND_ERROR, "an event of an error")
+#define CHECK_NOTE(e)  CHECK_OBJECT(e, OBJECT_ETH_SEND_NOTE, "an event of a sent frame")
+
+GETTER(doca_eth_txq_gpu_event_error_send_packet_get_position, CHECK_ERROR,
        const struct doca_eth_txq_gpu_event_error_send_packet, uint16_t, handle->position)
 
-GETTER(doca_eth_txq_gpu_event_notify_send_packet_get_position, CHECK_OUT,
+GETTER(doca_eth_txq_gpu_event_notify_send_packet_get_position, CHECK_NOTE,
        const struct doca_eth_txq_gpu_event_notify_send_packet, uint16_t, handle->position)
 
-GETTER(doca_eth_txq_gpu_event_notify_send_packet_get_timestamp, CHECK_OUT,
+GETTER(doca_eth_txq_gpu_event_notify_send_packet_get_timestamp, CHECK_NOTE,
        const struct doca_eth_txq_gpu_event_notify_send_packet, uint64_t, handle->timestamp_ns)
