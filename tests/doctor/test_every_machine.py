@@ -58,9 +58,10 @@ def test_a_shell_parses_each_remedy(judged: Judged) -> None:
         assert line.startswith("#") or shlex.split(line, comments=True), line
     new = {"\n".join(remedy) for remedy in judged.remedies()} - PARSED
     PARSED.update(new)
-    script = "\n".join(new)
-    done = subprocess.run(["bash", "-n"], input=script, text=True, capture_output=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
+    if new:  # most machines have no remedy that another one had not
+        command, script = ["bash", "-n"], "\n".join(new)
+        done = subprocess.run(command, input=script, text=True, capture_output=True, check=False)
+        assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_each_remedy_fits_the_machine(judged: Judged) -> None:
