@@ -231,7 +231,9 @@ def _reach(found: Mapping[str, Any], by_place: Mapping[str, Any]) -> Iterator[st
 def _ways(found: Mapping[str, Any], by_place: Mapping[str, Any]) -> Iterator[str]:
     gpu, why = by_place.get("gpu", {}), [str(line) for line in found.get("why") or []]
     for title, provider, way in _WAYS:
-        mine = found.get("provider") == provider and (not way or gpu.get("way") == way)
+        # A registration that failed has no way: all of the provider's ways have failed.
+        tried = not way or gpu.get("way") == way or not gpu.get("works")
+        mine = found.get("provider") == provider and tried
         refused = next((line for line in why if line.startswith(f"not {provider}:")), "")
         if mine:
             answer = "works" if gpu.get("works") else f"does not: {gpu.get('text', 'not tried')}"

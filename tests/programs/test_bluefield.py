@@ -161,6 +161,23 @@ def test_a_damaged_address_is_named_and_foreign_keys_stay(monkeypatch, tmp_path,
 REPORT = {"format": 1, "taken": "", "dgkit": "", "provider": "", "figures": [], "transfers": []}
 
 
+@pytest.mark.parametrize(
+    ("provider", "gpu", "answers"),
+    [
+        ("verbs", {"works": False, "text": "no peer memory", "way": ""}, "- no peer no peer"),
+        ("verbs", {"works": True, "text": "", "way": "dma-buf"}, "- works -"),
+        ("doca", {"works": False, "text": "no peer memory", "way": ""}, "no peer - -"),
+    ],
+)
+def test_a_report_says_of_each_way_whether_it_was_tried(provider, gpu, answers):
+    transfers = [gpu | {"place": "gpu"}]
+    lines = archive.page(REPORT | {"provider": provider, "transfers": transfers}, [], "")
+    ways = ("  DOCA DMA with", "  RDMA with")
+    said = [line.partition(": ")[2] for line in lines if line.startswith(ways)]
+    short = {"not tried: another way was taken": "-", "does not: no peer memory": "no peer"}
+    assert " ".join(short.get(line, line) for line in said) == answers
+
+
 def _zip(**members):
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as made:
