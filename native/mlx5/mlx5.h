@@ -120,6 +120,8 @@ struct mr {
 	uint64_t start, length, address; /* address: of the first byte in entries */
 	uint32_t access, key;
 	struct pages *pages;
+	int gpu_fd; /* of the block of GPU memory that it is in, or -1 */
+	bool is_dmabuf;
 };
 
 struct mw {
@@ -190,7 +192,7 @@ int dg_mlx5_close(int fd);
 /* Copies bytes of this process, which may not exist. write: to the address. */
 int dg_mlx5_copy_user(void *ours, uint64_t address, size_t size, bool write);
 int dg_mlx5_write(struct context *x, const void *command, size_t size);
-int dg_mlx5_ioctl(const void *request);
+int dg_mlx5_ioctl(struct context *x, const void *request);
 
 /* ucma.c: as uverbs.c */
 /* Makes a channel. Returns its descriptor, which the functions below do not close, or a negative errno. */
@@ -251,6 +253,9 @@ int dg_mlx5_dealloc_pd(struct call *c);
 int dg_mlx5_create_ah(struct call *c);
 int dg_mlx5_destroy_ah(struct call *c);
 int dg_mlx5_reg_mr(struct call *c);
+/* Registers memory; address: of its first byte in entries. is_dmabuf: it is on a GPU, or the call fails. */
+int dg_mlx5_add_mr(struct context *x, uint32_t pd_handle, uint64_t start, uint64_t length, uint64_t address,
+		   uint32_t access, bool is_dmabuf, struct mr **out);
 int dg_mlx5_rereg_mr(struct call *c);
 int dg_mlx5_dereg_mr(struct call *c);
 int dg_mlx5_alloc_mw(struct call *c);

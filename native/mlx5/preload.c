@@ -466,13 +466,13 @@ VISIBLE int ioctl(int fd, unsigned long request, ...)
 	void *argument = va_arg(list, void *);
 	va_end(list);
 	REAL(ioctl);
-	const struct context *x = context_of(fd);
+	struct context *x = context_of(fd);
 	if (!x)
 		return real(fd, request, argument);
 	if (request != RDMA_VERBS_IOCTL)
 		return result(-ENOTTY);
 	enter();
-	const int rc = x->pid == getpid() ? dg_mlx5_ioctl(argument) : -EIO;
+	const int rc = x->pid == getpid() ? dg_mlx5_ioctl(x, argument) : -EIO;
 	leave();
 	return result(rc);
 }

@@ -178,8 +178,52 @@ static int allocate_uar(const struct ib_uverbs_ioctl_hdr *h, uint64_t request)
 	return rc;
 }
 
-int dg_mlx5_ioctl(const void *request)
+/* ibv_reg_dmabuf_mr(). A dma-buf of GPU memory cannot be mapped by a CPU, nor asked for its address, so it has to be
+ * registered at the address that CUDA has for it, as programs do. */
+static int reg_dmabuf(struct context *x, const struct ib_uverbs_ioctl_hdr *h, uint64_t request)
 {
+	/* enum uverbs_attrs_reg_dmabuf_mr_cmd_attr_ids of Linux 5.12. */
+	enum { HANDLE, PD_HANDLE, OFFSET, LENGTH, IOVA, FD, ACCESS_FLAGS, LKEY, RKEY, N };
+	struct ib_uverbs_attr attributes[N] = {0}, a;
+	uint64_t handle_at = 0;
+	for (uint32_t i = 0; i < h->num_attrs; i++) {
+		const uint64_t at = request + sizeof *h + i * sizeof a;
+		const int rc = dg_mlx5_copy_user(&a, at, sizeof a, false);
+		if (rc)
+			return rc;
+		if (a.attr_id < N)
+			attributes[a.attr_id] = a;
+		else if (a.flags & UVERBS_ATTR_F_MANDATORY)
+			return -EPROTONOSUPPORT;
+		if (a.attr_id == HANDLE)
+			handle_at = at + offsetof(struct ib_uverbs_attr, data);
+	}
+	const uint64_t offset = attributes[OFFSET].data, length = attributes[LENGTH].data, iova = attributes[IOVA].data;
+	const off_t size = lseek((int)attributes[FD].data, 0, SEEK_END);
+	if (!handle_at || !attributes[LKEY].data || !attributes[RKEY].data || (offset ^ iova) & 4095)
+		return -EINVAL;
+	if (size < 0)
+		return errno == EBADF ? -EBADF : -EINVAL;
+	if (offset > (uint64_t)size || length > (uint64_t)size - offset)
+		return -EINVAL;
+	struct mr *m;
+	int rc = dg_mlx5_add_mr(x, (uint32_t)attributes[PD_HANDLE].data, iova, length, iova,
+				(uint32_t)attributes[ACCESS_FLAGS].data, true, &m);
+	if (rc)
+		return rc;
+	rc = put(&attributes[LKEY], m->key);
+	if (!rc)
+		rc = put(&attributes[RKEY], m->key);
+	if (!rc)
+		rc = dg_mlx5_copy_user(&(uint64_t){m->o.handle}, handle_at, 8, true);
+	if (rc)
+		dg_mlx5_destroy(&m->o);
+	return rc;
+}
+
+int dg_mlx5_ioctl(struct context *x, const void *request)
+{
+	enum { REG_DMABUF_MR = 4 }; /* enum uverbs_methods_mr of Linux 5.12 */
 	struct ib_uverbs_ioctl_hdr h;
 	if (dg_mlx5_copy_user(&h, (uintptr_t)request, sizeof h, false))
 		return -EFAULT;
@@ -187,5 +231,7 @@ int dg_mlx5_ioctl(const void *request)
 		return -EINVAL;
 	if (h.object_id == MLX5_IB_OBJECT_UAR)
 		return h.method_id == MLX5_IB_METHOD_UAR_OBJ_ALLOC ? allocate_uar(&h, (uintptr_t)request) : 0;
+	if (h.object_id == UVERBS_OBJECT_MR && h.method_id == REG_DMABUF_MR)
+		return x->async ? reg_dmabuf(x, &h, (uintptr_t)request) : -EINVAL;
 	return -EPROTONOSUPPORT; /* libibverbs then writes the command */
 }

@@ -3,12 +3,15 @@
  * drivers/infiniband/core/uverbs_cmd.c: a handle that is used, and is wrong, is EINVAL; one that is
  * destroyed, ENOENT. */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <rdma/ib_user_ioctl_verbs.h>
 
 #include "mlx5.h"
+#include "nic.h"
+#include "providers/cuda_pointer.h"
 
 static struct object *objects[MAX_OBJECTS];
 static uint32_t last, counts[KIND_QP + 1];
@@ -59,12 +62,19 @@ static int destroy_ah(struct ah *a)
 	return 0;
 }
 
+static void put_memory(const struct mr *m)
+{
+	dg_mlx5_pages_put(m->pages);
+	if (m->gpu_fd >= 0)
+		dg_mlx5_close(m->gpu_fd);
+}
+
 /* Ends what a region had that is deregistered, or has another memory. */
 static int close_region(const struct mr *m)
 {
 	if (dg_region_close(m->region, UINT64_MAX))
 		return -EBUSY;
-	dg_mlx5_pages_put(m->pages);
+	put_memory(m);
 	m->pd->users--;
 	return 0;
 }
@@ -226,6 +236,33 @@ static int check_access(uint32_t flags)
 	return flags & ~known ? -EOPNOTSUPP : 0;
 }
 
+static int refuse_gpu(const struct mr *m, int rc, const char *why)
+{
+	fprintf(stderr, "dgkit mlx5: %llu bytes of GPU memory at %#llx cannot be registered: %s\n",
+		(unsigned long long)m->length, (unsigned long long)m->start, why);
+	return rc;
+}
+
+/* Fills *out with the memory of *m if it is a GPU's, and stores the device for it. Otherwise *device is NULL. */
+static int find_gpu_memory(struct mr *m, dg_memory *out, dg_device **device)
+{
+	int rc = dg_cuda_pointer_query((void *)(uintptr_t)m->start, m->length, out);
+	*device = NULL;
+	if (rc == -ERANGE)
+		return refuse_gpu(m, -EFAULT, dg_last_error());
+	if (rc)
+		return m->is_dmabuf ? refuse_gpu(m, -EOPNOTSUPP, dg_last_error()) : 0;
+	m->gpu_fd = out->fd;
+	if (out->kind == DG_KIND_CUDA_OWN)
+		rc = refuse_gpu(m, -EOPNOTSUPP,
+				"CUDA cannot share it with another process: it is from a memory pool, or without a handle");
+	else if (dg_nic_gpu_device(dg_mlx5_nic(), out->uuid, device))
+		rc = refuse_gpu(m, -EOPNOTSUPP, dg_last_error());
+	if (rc)
+		put_memory(m);
+	return rc;
+}
+
 /* Registers the memory of *m with the NIC, for its key if it has one. */
 static int open_region(struct mr *m)
 {
@@ -238,11 +275,16 @@ static int open_region(struct mr *m)
 		(m->access & IB_UVERBS_ACCESS_REMOTE_READ ? DG_NIC_REMOTE_READ : 0u) |
 		(m->access & IB_UVERBS_ACCESS_REMOTE_ATOMIC ? DG_NIC_REMOTE_ATOMIC : 0u) |
 		(m->access & IB_UVERBS_ACCESS_MW_BIND ? DG_NIC_BIND : 0u);
-	int rc = dg_mlx5_memory(m->start, m->length, writes, dg_mlx5_is_alone(m->start, m->length),
-				&memory, &m->pages);
+	dg_device *gpu;
+	m->pages = NULL;
+	m->gpu_fd = -1;
+	int rc = find_gpu_memory(m, &memory, &gpu);
+	if (!rc && !gpu)
+		rc = dg_mlx5_memory(m->start, m->length, writes, dg_mlx5_is_alone(m->start, m->length), &memory,
+				    &m->pages);
 	if (rc)
 		return rc;
-	rc = dg_region_register(dg_mlx5_device(), &memory,
+	rc = dg_region_register(gpu ? gpu : dg_mlx5_device(), &memory,
 				writes ? DG_ACCESS_READ | DG_ACCESS_WRITE : DG_ACCESS_READ, &m->region);
 	if (!rc)
 		rc = m->key ? dg_nic_key_change(dg_mlx5_nic(), m->key, m->region, m->address,
@@ -251,9 +293,11 @@ static int open_region(struct mr *m)
 					      &m->key);
 	if (!rc)
 		return 0;
+	if (gpu)
+		refuse_gpu(m, 0, dg_last_error());
 	if (m->region)
 		dg_region_close(m->region, UINT64_MAX);
-	dg_mlx5_pages_put(m->pages);
+	put_memory(m);
 	return -ENOMEM;
 }
 
@@ -264,35 +308,48 @@ static bool is_memory(uint64_t start, uint64_t length, uint64_t hca_va)
 	return length && !((start ^ hca_va) & 4095);
 }
 
-int dg_mlx5_reg_mr(struct call *c)
+int dg_mlx5_add_mr(struct context *x, uint32_t pd_handle, uint64_t start, uint64_t length, uint64_t address,
+		   uint32_t access, bool is_dmabuf, struct mr **out)
 {
-	const struct ib_uverbs_reg_mr *q = (void *)c->in;
-	struct object *pd = dg_mlx5_find(c->context, q->pd_handle, KIND_PD);
-	if (!pd || !is_memory(q->start, q->length, q->hca_va))
+	struct object *pd = dg_mlx5_find(x, pd_handle, KIND_PD);
+	if (!pd || !is_memory(start, length, address))
 		return -EINVAL;
-	int rc = check_access(q->access_flags);
+	int rc = check_access(access);
 	if (rc)
 		return rc;
 	struct mr *m = calloc(1, sizeof *m);
 	if (!m)
 		return -ENOMEM;
 	m->pd = pd;
-	m->start = q->start;
-	m->length = q->length;
-	m->address = q->hca_va;
-	m->access = q->access_flags;
+	m->start = start;
+	m->length = length;
+	m->address = address;
+	m->access = access;
+	m->is_dmabuf = is_dmabuf;
 	rc = open_region(m);
 	if (rc) {
 		free(m);
 		return rc;
 	}
 	pd->users++;
-	rc = dg_mlx5_add(c->context, &m->o, KIND_MR);
+	rc = dg_mlx5_add(x, &m->o, KIND_MR);
 	if (rc) {
 		destroy_mr(m);
 		free(m);
 		return rc;
 	}
+	*out = m;
+	return 0;
+}
+
+int dg_mlx5_reg_mr(struct call *c)
+{
+	const struct ib_uverbs_reg_mr *q = (void *)c->in;
+	struct mr *m;
+	const int rc = dg_mlx5_add_mr(c->context, q->pd_handle, q->start, q->length, q->hca_va, q->access_flags, false,
+				      &m);
+	if (rc)
+		return rc;
 	struct ib_uverbs_reg_mr_resp *r = (void *)c->out;
 	r->mr_handle = m->o.handle;
 	r->lkey = r->rkey = m->key;
@@ -318,6 +375,7 @@ int dg_mlx5_rereg_mr(struct call *c)
 		after.start = q->start;
 		after.length = q->length;
 		after.address = q->hca_va;
+		after.is_dmabuf = false;
 	}
 	if (q->flags & PD)
 		after.pd = dg_mlx5_find(c->context, q->pd_handle, KIND_PD);

@@ -139,7 +139,7 @@ static int stage_piece(struct executor *x, const struct exec_op *op, uint32_t i,
 	}
 	if (!dg_exec_staging_take(x->engine, f, EXEC_SLOT))
 		return EXEC_WAITS;
-	wr.local = s->name;
+	wr.local = s->by[0].name;
 	wr.local_offset = f->staging->offset + f->done;
 	memcpy(s->bytes + wr.local_offset, p->bytes, p->size);
 	f->done += p->size; /* of the slot */
@@ -178,12 +178,15 @@ static bool reaches(const struct exec_piece *p)
 	return (!p->local || is_plain(p->local->entry)) && is_plain(p->remote->entry);
 }
 
-/* Whether the provider does not reach all remote memory. */
+/* Whether the provider does not reach all memory. */
 static bool must_bounce(const struct executor *x, const struct exec_op *op)
 {
-	for (uint32_t i = 0; i < op->n && x->engine->dev->gpu; i++)
-		if (by_exporter(op->pieces[i].remote->entry))
+	const dg_device *dev = x->engine->dev;
+	for (uint32_t i = 0; i < op->n && dev->gpu; i++) {
+		const struct exec_piece *p = &op->pieces[i];
+		if (!exec_reaches(dev, p->remote->entry) || (p->local && !exec_reaches(dev, p->local->entry)))
 			return true;
+	}
 	return false;
 }
 

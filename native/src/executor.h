@@ -92,9 +92,9 @@ struct exec_flight {
 	uint8_t status, kind;
 	bool last, write;
 	struct staging_slot *staging;
-	/* Of a bounced piece. by_soft: its remote memory is reached by the provider soft. leg: the
-	 * second. posted: the provider has that leg. local, remote: names of regions. */
-	bool by_soft, leg, posted;
+	/* Of a bounced piece. far_soft, near_soft: its remote, its local memory is reached by the provider soft.
+	 * leg: the second. posted: the provider has that leg. local, remote: names of regions. */
+	bool far_soft, near_soft, leg, posted;
 	uint32_t local, remote, size, done;
 	uint64_t local_offset, remote_offset;
 };
@@ -105,11 +105,13 @@ struct staging_slot {
 	bool large;
 };
 
-/* Staging memory: registered with the device, imported as the remote side of copies between it and
- * local memory, and registered with exec_engine.soft. */
+/* Staging memory: registered with a device, and imported as the remote side of copies between it and local
+ * memory. The second: of exec_engine.soft, where the first is a GPU's. */
 struct exec_staging {
-	dg_region *region, *import, *by_soft;
-	uint32_t name, import_name, by_soft_name;
+	struct staging_region {
+		dg_region *region, *import;
+		uint32_t name, import_name;
+	} by[2];
 	char *bytes;
 	struct staging_slot slots[EXEC_SLOTS + EXEC_CHUNKS], *free[2]; /* by `large` */
 };
@@ -177,6 +179,12 @@ static inline char *exec_local(const struct exec_piece *p)
 static inline char *exec_remote(const struct exec_piece *p)
 {
 	return p->remote->entry->base + p->remote_offset;
+}
+
+/* Whether this device reaches the region; exec_engine.soft reaches the others. */
+static inline bool exec_reaches(const dg_device *dev, const struct dg_region_entry *e)
+{
+	return e->device == dev->number;
 }
 
 static inline bool exec_in_bounds(const struct dg_region_entry *e, uint64_t offset, uint64_t size,

@@ -20,7 +20,7 @@ static int post_first(struct executor *x, const struct exec_op *op)
 		return EXEC_WAITS;
 	const dg_wr wr = {
 		.user = x->tail,
-		.local = e->staging.name,
+		.local = e->staging.by[0].name,
 		.local_offset = f->staging->offset,
 		.remote = REGION_NAME(p->remote->id),
 		.remote_offset = p->remote_offset,
@@ -52,7 +52,7 @@ int dg_exec_atomic_result(struct executor *x, struct exec_flight *f)
 	memcpy(bytes + at + 8, &word, x->atomic.size);
 	dg_wr wr = {
 		.user = x->tail - 1,
-		.local = x->engine->staging.name,
+		.local = x->engine->staging.by[0].name,
 		.local_offset = at + 8,
 		.remote = x->atomic_word,
 		.remote_offset = x->atomic_word_offset,

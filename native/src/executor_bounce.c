@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Operations in two legs through staging memory, where one provider does not reach both sides: copies
- * between memory that only the provider cuda reaches and memory of another process that only its
- * exporter copies (by_exporter()), and atomic operations on the latter. Each piece of an operation is
+ * between memory that only the provider cuda reaches and memory that only the provider soft does, as its
+ * exporter copies it (by_exporter()), or as it is not pinned; and atomic operations on the former of these. Each piece of an operation is
  * a flight of its own, of which the last one completes the operation.
  *
  *	            leg 0                      leg 1
@@ -44,8 +44,15 @@ static void end(struct executor *x, struct exec_flight *f, int status)
 	dg_exec_staging_put(x->engine, f);
 }
 
-static dg_wr leg_of(const struct exec_staging *s, const struct exec_flight *f, uint32_t number)
+/* Whether that leg is for the provider soft. */
+static bool is_soft(const struct exec_flight *f)
 {
+	return is_remote(f) ? f->far_soft : f->near_soft;
+}
+
+static dg_wr leg_of(const struct exec_staging *staging, const struct exec_flight *f, uint32_t number)
+{
+	const struct staging_region *s = &staging->by[is_soft(f)];
 	dg_wr wr = {
 		.user = number,
 		.local = f->local,
@@ -57,7 +64,7 @@ static dg_wr leg_of(const struct exec_staging *s, const struct exec_flight *f, u
 	};
 	if (!is_remote(f))
 		return wr;
-	wr.local = f->by_soft ? s->by_soft_name : s->name;
+	wr.local = s->name;
 	wr.local_offset = f->staging->offset;
 	wr.remote = f->remote;
 	wr.remote_offset = f->remote_offset + f->done;
@@ -75,9 +82,13 @@ static int stage_leg(struct executor *x, const struct exec_flight *f, const dg_w
 /* Posts a leg to the queue of the provider soft. */
 static int post_by_soft(struct executor *x, const struct exec_flight *f, const dg_wr *wr)
 {
-	struct executor soft = {.engine = x->engine, .q = x->soft_q};
+	struct executor soft = {.engine = x->engine, .q = x->soft_q, .flights = x->flights};
 	if (queue_enter(soft.q))
 		return EXEC_WAITS;
+	if (!exec_has_room(&soft, 1)) {
+		queue_leave(soft.q);
+		return EXEC_WAITS;
+	}
 	if (x->n_staged) /* engine->wr is in use */
 		dg_exec_post(x, false, now_ns());
 	const int rc = stage_leg(&soft, f, wr);
@@ -90,7 +101,7 @@ static int post_by_soft(struct executor *x, const struct exec_flight *f, const d
 static int post(struct executor *x, const struct exec_flight *f, uint32_t number)
 {
 	const dg_wr wr = leg_of(&x->engine->staging, f, number);
-	return is_remote(f) && f->by_soft ? post_by_soft(x, f, &wr) : stage_leg(x, f, &wr);
+	return is_soft(f) ? post_by_soft(x, f, &wr) : stage_leg(x, f, &wr);
 }
 
 /* Posts the flight's next leg, if it may. before: flights before it that have legs at the remote side.
@@ -156,7 +167,8 @@ static bool make_flight(struct executor *x, struct exec_flight *f, const struct 
 		.last = p + 1 == op->pieces + op->n,
 		.write = op->write,
 		.kind = (uint8_t)kind,
-		.by_soft = e->dev->gpu && by_exporter(p->remote->entry),
+		.far_soft = e->dev->gpu && !exec_reaches(e->dev, p->remote->entry),
+		.near_soft = e->dev->gpu && p->local && !exec_reaches(e->dev, p->local->entry),
 		.local = p->local ? REGION_NAME(p->local->id) : 0,
 		.local_offset = p->local_offset,
 		.remote = REGION_NAME(p->remote->id),

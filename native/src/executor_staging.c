@@ -12,28 +12,21 @@ static void add_slot(struct exec_staging *s, uint32_t i, uint64_t offset, bool l
 	s->free[large] = &s->slots[i];
 }
 
-/* Registers the memory with a device. */
-static int register_memory(struct exec_staging *s, dg_device *dev, size_t size, dg_region **out,
-			   uint32_t *name)
+/* Registers the memory with a device, and imports it again. */
+static int register_memory(const struct exec_staging *s, dg_device *dev, size_t size,
+			   struct staging_region *out)
 {
 	const dg_memory m = {.addr = s->bytes, .size = size, .fd = -1};
-	const int rc = dg_region_register(dev, &m, DG_ACCESS_READ | DG_ACCESS_WRITE, out);
-	if (!rc)
-		*name = (*out)->name;
-	return rc;
-}
-
-/* Imports the memory, as the remote side of copies between it and local memory. */
-static int import_memory(struct exec_staging *s, dg_device *dev)
-{
 	uint8_t descriptor[DG_DESCRIPTOR_MAX];
-	const int length = dg_region_export(s->region, DG_ACCESS_READ | DG_ACCESS_WRITE, descriptor,
-					    sizeof descriptor);
-	if (length < 0)
-		return length;
-	const int rc = dg_region_import(dev, descriptor, (size_t)length, UINT64_MAX, &s->import);
+	int rc = dg_region_register(dev, &m, DG_ACCESS_READ | DG_ACCESS_WRITE, &out->region);
+	if (rc)
+		return rc;
+	out->name = out->region->name;
+	rc = dg_region_export(out->region, DG_ACCESS_READ | DG_ACCESS_WRITE, descriptor, sizeof descriptor);
+	if (rc >= 0)
+		rc = dg_region_import(dev, descriptor, (size_t)rc, UINT64_MAX, &out->import);
 	if (!rc)
-		s->import_name = s->import->name;
+		out->import_name = out->import->name;
 	return rc;
 }
 
@@ -51,19 +44,16 @@ int dg_exec_staging_open(struct exec_engine *e)
 		add_slot(s, i, (uint64_t)i * EXEC_SLOT, false);
 	for (uint32_t i = 0; i < chunks; i++)
 		add_slot(s, EXEC_SLOTS + i, small + (uint64_t)i * EXEC_CHUNK, true);
-	int rc = register_memory(s, e->dev, size, &s->region, &s->name);
-	if (!rc)
-		rc = import_memory(s, e->dev);
-	if (!rc && e->dev->gpu)
-		rc = register_memory(s, e->soft, size, &s->by_soft, &s->by_soft_name);
-	return rc;
+	const int rc = register_memory(s, e->dev, size, &s->by[0]);
+	return rc || !e->dev->gpu ? rc : register_memory(s, e->soft, size, &s->by[1]);
 }
 
 void dg_exec_staging_close(struct exec_engine *e)
 {
-	dg_region_end(e->staging.by_soft);
-	dg_region_end(e->staging.import);
-	dg_region_end(e->staging.region);
+	for (int i = 1; i >= 0; i--) {
+		dg_region_end(e->staging.by[i].import);
+		dg_region_end(e->staging.by[i].region);
+	}
 	free(e->staging.bytes);
 }
 

@@ -7,6 +7,7 @@
 
 #include "control_path.h"
 #include "memory_fault.h"
+#include "providers/cuda_pointer.h"
 #include "providers/provider_table.h"
 
 int dg_nic_check_process(const struct dg_nic *n)
@@ -33,6 +34,10 @@ static bool pass(void *arg)
 {
 	struct dg_nic *n = arg;
 	bool busy = false;
+	if (__builtin_expect(n->gpu && !n->is_in_context, 0)) {
+		dg_cuda_stay(n->gpu->dev);
+		n->is_in_context = true;
+	}
 	for (struct dg_nic_qp *qp = n->qps; qp; qp = qp->next) {
 		busy |= dg_nic_serve(qp);
 		if (__builtin_expect(qp->peer != NULL, 0))
@@ -49,6 +54,7 @@ static bool pass(void *arg)
 static void release(struct dg_nic *n)
 {
 	dg_nic_keys_close(n);
+	dg_nic_gpu_close(n);
 	dg_exec_staging_close(&n->engine);
 	dg_nic_table_close(n);
 	sem_destroy(&n->resolve);
@@ -72,6 +78,7 @@ static int open_nic(dg_device *dev, uint64_t spin_ns, bool is_part, dg_nic **out
 	n->is_part = is_part;
 	n->fork_generation = dev->fork_generation;
 	sem_init(&n->resolve, 0, 0);
+	pthread_mutex_init(&n->gpu_opening, NULL);
 	dg_memory_fault_open();
 	int rc = dg_nic_table_open(n);
 	if (!rc)
@@ -105,7 +112,8 @@ void dg_nic_observe(struct dg_nic *n, const struct nic_observer *o)
 int dg_nic_progress(dg_nic *n)
 {
 	const int rc = dg_nic_check_process(n);
-	if (!rc)
+	/* CUDA's contexts belong to threads, and making one current may wait for a kernel that waits for the NIC. */
+	if (!rc && !n->gpu)
 		dg_poller_pass(&n->poller);
 	return rc;
 }

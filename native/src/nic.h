@@ -19,6 +19,7 @@
  *	nic_peer.c        the queue pairs and keys of other NICs
  *	nic_part.c        the other parts of the adapter, for datagrams
  *	nic_window.c      binds memory windows, which are keys, and invalidates them
+ *	nic_gpu.c         GPU memory beside the NIC's own
  *	nic_key.c, nic_cq.c, nic_table.c, nic_wqe.c; executor.h
  *
  * States of an entry of the send queue:
@@ -170,7 +171,8 @@ struct dg_nic_qp {
 	struct dg_nic_qp_config c;
 	uint32_t qpn, state, access;
 	pthread_mutex_t modifying; /* by dg_nic_qp_modify(), which releases the lock meanwhile */
-	struct executor x;
+	struct executor x, gpu; /* gpu: without an engine, until keys have GPU memory and it is opened */
+	struct executor *active; /* which of them may have operations in flight */
 	struct nic_box *box; /* its own, in the table */
 	/* The peer. */
 	dg_nic_address address;
@@ -224,6 +226,10 @@ struct dg_nic {
 	struct nic_key keys[DG_NIC_KEYS];
 	uint32_t next_key, n_keys, opened_keys, next_qp, n_qps, next_cq;
 	uint32_t n_armable; /* CQs with events */
+	struct exec_engine *_Atomic gpu; /* of GPU memory, or NULL: set once, with the lock */
+	uint32_t gpu_ordinal;
+	bool is_in_context; /* its thread */
+	pthread_mutex_t gpu_opening;
 	/* Datagrams: queue pairs, by index, and their number; parts of the adapter; searches that have ended. */
 	struct dg_nic_qp *datagram_qps[DG_NIC_QPS];
 	uint32_t n_datagram_qps;
@@ -293,7 +299,7 @@ static inline bool is_same_connection(struct dg_nic_qp *qp, uint64_t resets)
 
 static inline bool qp_flies(const struct dg_nic_qp *qp)
 {
-	return exec_flies(&qp->x);
+	return exec_flies(qp->active);
 }
 
 /* nic.c */
@@ -387,6 +393,24 @@ int dg_nic_parts_open(struct dg_nic *n);
 void dg_nic_parts_close(struct dg_nic *n);
 /* Searches for new parts, and drops those whose process has ended. Called by the resolver. */
 void dg_nic_parts_search(struct dg_nic *n);
+
+/* nic_gpu.c */
+/* Prepares for memory of a GPU. Called without the lock, as the others but dg_nic_executor(). Errors: EOPNOTSUPP if
+ * the NIC has another one; those of dg_device_open(). */
+int dg_nic_gpu_open(struct dg_nic *n, uint32_t gpu);
+/* The same by UUID, for the device whose regions may have keys of this NIC. */
+int dg_nic_gpu_device(struct dg_nic *n, const uint8_t uuid[16], dg_device **out);
+void dg_nic_gpu_close(struct dg_nic *n);
+/* Opens the queues that queue pairs lack. Called by the resolver. */
+void dg_nic_gpu_queues(struct dg_nic *n);
+void dg_nic_gpu_free(struct executor *x);
+/* Makes the executor active that reaches these pieces. As dg_nic_execute(). */
+int dg_nic_executor(struct dg_nic_qp *qp, const struct exec_piece *pieces, uint32_t count);
+
+static inline bool nic_is_on_gpu(const struct dg_nic *n, const struct exec_region *r)
+{
+	return n->gpu && r && r->entry && exec_reaches(n->gpu->dev, r->entry);
+}
 
 /* nic_execute.c */
 enum { EXECUTED, POSTED, WAITS, FAILED };

@@ -129,7 +129,10 @@ int dg_nic_move(struct dg_nic_qp *qp, struct nic_entry *e, uint32_t count, bool 
 {
 	const struct exec_op op = {
 		.pieces = qp->nic->pieces, .n = count, .write = write, .total = qp->nic->wqe.total};
-	const int result = dg_exec_move(&qp->x, &op);
+	const int rc = dg_nic_executor(qp, op.pieces, count);
+	if (rc != EXECUTED)
+		return rc;
+	const int result = dg_exec_move(qp->active, &op);
 	e->bytes = op.total;
 	qp->pass_bytes += result == DG_OK ? op.total : 0;
 	return outcome(qp, result);
@@ -170,6 +173,11 @@ static int atomic_entry(struct dg_nic_qp *qp, struct nic_entry *e)
 			       qp->far_access, DG_NIC_REMOTE_ATOMIC);
 	if (rc == EXECUTED)
 		rc = dg_nic_find_local(qp, &w->segments[0], DG_NIC_LOCAL_WRITE, p);
+	if (rc == EXECUTED && nic_is_on_gpu(n, p->remote) != nic_is_on_gpu(n, p->local))
+		rc = nic_fault(n, SYNDROME_REMOTE_OPERATION, "atomic operation between host and GPU memory, rkey", w->rkey,
+			       0);
+	if (rc == EXECUTED)
+		rc = dg_nic_executor(qp, p, 1);
 	if (rc != EXECUTED)
 		return rc;
 	e->bytes = w->atomic.size;
@@ -180,7 +188,7 @@ static int atomic_entry(struct dg_nic_qp *qp, struct nic_entry *e)
 		.result = &nic_key_find(n, w->segments[0].key)->remote,
 		.atomic = &w->atomic,
 	};
-	return outcome(qp, dg_exec_atomic(&qp->x, &op));
+	return outcome(qp, dg_exec_atomic(qp->active, &op));
 }
 
 /* WAIT: until a CQ has produced the CQE with this number. CQ counters have 24 bits. */
@@ -253,7 +261,7 @@ static int to_peer(struct dg_nic_qp *qp, struct nic_entry *e)
 int dg_nic_execute(struct dg_nic_qp *qp, struct nic_entry *e)
 {
 	const struct nic_wqe *w = &qp->nic->wqe;
-	if (exec_blocked(&qp->x, w->flags & WQE_FENCE))
+	if (exec_blocked(qp->active, w->flags & WQE_FENCE))
 		return nic_wait(qp, DG_NIC_WAITS_BYTES);
 	switch (w->opcode) {
 	case WQE_NOP:

@@ -29,7 +29,7 @@ static int check_key(struct dg_nic *n, dg_region *r, uint64_t address, uint32_t 
 {
 	const uint32_t all = DG_NIC_LOCAL_WRITE | DG_NIC_REMOTE_WRITE | DG_NIC_REMOTE_READ |
 			     DG_NIC_REMOTE_ATOMIC | DG_NIC_BIND;
-	if (r->dev != n->engine.dev)
+	if (r->dev != n->engine.dev && !(n->gpu && r->dev == n->gpu->dev))
 		return dg_fail(EINVAL, "the region of a key belongs to another device than the NIC");
 	if (access & ~all)
 		return dg_fail(EINVAL, "access %#x of a key has unknown bits; all together are %#x",
@@ -43,7 +43,7 @@ static int check_key(struct dg_nic *n, dg_region *r, uint64_t address, uint32_t 
 
 /* Exports the region and imports it again, so that its rights and its revocation hold within this
  * process, too. */
-static int import_own(struct dg_nic *n, dg_region *r, struct nic_key *k, uint8_t *descriptor)
+static int import_own(dg_region *r, struct nic_key *k, uint8_t *descriptor)
 {
 	const uint32_t access = region_access(k->access);
 	int length = 0;
@@ -55,7 +55,7 @@ static int import_own(struct dg_nic *n, dg_region *r, struct nic_key *k, uint8_t
 	length = dg_region_export(r, access, descriptor, DG_DESCRIPTOR_MAX);
 	if (length < 0)
 		return length;
-	const int rc = dg_region_import(n->engine.dev, descriptor, (size_t)length, UINT64_MAX, &k->import);
+	const int rc = dg_region_import(r->dev, descriptor, (size_t)length, UINT64_MAX, &k->import);
 	if (rc)
 		return rc;
 	k->remote.entry = dg_region_table_find(k->import->name, &k->remote.id);
@@ -133,7 +133,7 @@ static int make(struct dg_nic *n, dg_region *r, struct nic_key *k, uint8_t *desc
 	rc = check_key(n, r, k->address, k->access);
 	k->size = r->memory.size;
 	if (!rc)
-		rc = import_own(n, r, k, descriptor);
+		rc = import_own(r, k, descriptor);
 	life_leave(&r->life);
 	return rc;
 }

@@ -102,16 +102,16 @@ static uint64_t load_key(const struct nic_table *t, uint32_t key, struct nic_key
 }
 
 /* Imports the memory of a key. On failure the key has none. */
-static void import_memory(dg_device *dev, struct nic_key *k, const struct nic_key_body *body)
+static int import_memory(dg_device *dev, struct nic_key *k, const struct nic_key_body *body)
 {
-	if (dg_region_import(dev, body->descriptor, body->length, IMPORT_NS, &k->import))
-		return;
+	TRY(dg_region_import(dev, body->descriptor, body->length, IMPORT_NS, &k->import));
 	k->remote.entry = dg_region_table_find(k->import->name, &k->remote.id);
 	/* What the peer says is not trusted. */
 	const uint64_t size = k->import->memory.size, room = k->offset < size ? size - k->offset : 0;
 	if (room < k->size)
 		k->size = room;
 	k->access &= dg_nic_key_access(k->import->access);
+	return 0;
 }
 
 /* Makes the key that `body` describes. An import that fails leaves it without memory, so that the
@@ -130,8 +130,10 @@ static struct nic_key *import_key(struct dg_nic *n, uint64_t published, const st
 		.offset = body->offset,
 		.qpn = body->qpn,
 	};
-	if (body->length)
-		import_memory(n->engine.dev, k, body);
+	/* A program whose own memory is all the host's may have a peer with GPU memory. */
+	if (body->length && import_memory(n->engine.dev, k, body) == -EOPNOTSUPP && n->is_part &&
+	    (n->gpu || !dg_nic_gpu_open(n, 0)))
+		import_memory(n->gpu->dev, k, body);
 	if (n->engine.dev->gpu && k->remote.entry && by_exporter(k->remote.entry)) {
 		dg_region_end(k->import);
 		k->remote.entry = NULL;
@@ -222,6 +224,7 @@ static void *resolve(void *arg)
 			return NULL;
 		while (resolve_one(n))
 			;
+		dg_nic_gpu_queues(n);
 		dg_nic_parts_search(n);
 	}
 }

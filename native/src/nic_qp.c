@@ -177,6 +177,8 @@ static int add(struct dg_nic *n, struct dg_nic_qp *qp)
 	}
 	qp->next = n->qps;
 	n->qps = qp;
+	if (n->gpu)
+		sem_post(&n->resolve);
 	return 0;
 }
 
@@ -203,6 +205,7 @@ int dg_nic_qp_open(dg_nic *n, const dg_nic_qp_config *cfg, dg_nic_qp **out)
 		return dg_fail(ENOMEM, "out of memory for a queue pair");
 	qp->nic = n;
 	qp->x = (struct executor){.engine = &n->engine, .flights = qp->flights, .inline_able = true};
+	qp->active = &qp->x;
 	qp->c = c;
 	qp->own = (struct nic_receives){
 		.ring = c.receive_ring,
@@ -291,7 +294,7 @@ static void clear(struct dg_nic_qp *qp)
 	qp->not_ready_ns = qp->dry_ns = qp->asked = 0;
 	qp->wants = qp->dry = 0;
 	qp->last_reached = false;
-	qp->x.head = qp->x.tail = 0;
+	qp->active->head = qp->active->tail = 0;
 	qp->address = (dg_nic_address){.qpn = 0};
 	qp->far = NULL;
 	qp->wanted_key = 0;
@@ -482,7 +485,7 @@ static void return_staging(struct dg_nic_qp *qp)
 {
 	struct dg_nic *n = qp->nic;
 	dg_poller_lock(&n->poller);
-	dg_exec_end(&qp->x);
+	dg_exec_end(qp->active);
 	dg_poller_unlock(&n->poller);
 }
 
@@ -501,10 +504,13 @@ int dg_nic_qp_close(dg_nic_qp *qp)
 	take_out(qp);
 	dg_poller_unlock(&n->poller);
 	dg_queue_close(qp->x.q);
+	if (qp->gpu.q)
+		dg_queue_close(qp->gpu.q);
 	if (qp->x.soft_q)
 		dg_queue_free(qp->x.soft_q);
 	return_staging(qp);
 	dg_nic_peer_leave(qp);
+	dg_nic_gpu_free(&qp->gpu);
 	dg_queue_free(qp->x.q);
 	pthread_mutex_destroy(&qp->modifying);
 	free(qp);

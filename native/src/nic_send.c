@@ -137,9 +137,10 @@ static bool reap(struct dg_nic_qp *qp)
 {
 	uint32_t number;
 	int status;
-	qp->x.stopped = qp->state != DG_NIC_RTS;
-	bool any = dg_exec_progress(&qp->x);
-	for (; dg_exec_take(&qp->x, &number, &status); any = true) {
+	struct executor *x = qp->active;
+	x->stopped = qp->state != DG_NIC_RTS;
+	bool any = dg_exec_progress(x);
+	for (; dg_exec_take(x, &number, &status); any = true) {
 		struct nic_entry *e = &qp->entries[number % EXEC_FLIGHTS];
 		if (qp->state == DG_NIC_ERROR && status == DG_OK)
 			status = DG_FLUSHED;
@@ -264,7 +265,7 @@ static bool fail_entry(struct dg_nic_qp *qp, const struct nic_entry *e)
 static bool take(struct dg_nic_qp *qp, uint64_t end)
 {
 	struct nic_entry *e = &qp->nic->entry;
-	if (qp->x.tail - qp->x.head == EXEC_FLIGHTS)
+	if (qp->active->tail - qp->active->head == EXEC_FLIGHTS)
 		return false;
 	__builtin_prefetch(block_at(qp, qp->taken + NIC_AHEAD));
 	const int result = try_entry(qp, end, e);
@@ -282,8 +283,8 @@ static bool take(struct dg_nic_qp *qp, uint64_t end)
 		return true;
 	}
 	if (result == EXECUTED)
-		dg_exec_fly(&qp->x, 0);
-	qp->entries[(qp->x.tail - 1) % EXEC_FLIGHTS] = *e;
+		dg_exec_fly(qp->active, 0);
+	qp->entries[(qp->active->tail - 1) % EXEC_FLIGHTS] = *e;
 	return true;
 }
 
@@ -362,8 +363,8 @@ static bool take_all(struct dg_nic_qp *qp, uint64_t end)
 	qp->far_ready = false;
 	qp->info.waiting = DG_NIC_WAITS_NOT;
 	const uint32_t n = take_caught(qp, end);
-	if (qp->x.n_staged)
-		dg_exec_post(&qp->x, false, now_ns());
+	if (qp->active->n_staged)
+		dg_exec_post(qp->active, false, now_ns());
 	return n;
 }
 
@@ -376,12 +377,19 @@ bool dg_nic_serve(struct dg_nic_qp *qp)
 	const bool flies = qp_flies(qp);
 	if (!flies && end == qp->taken)
 		return busy | (qp->state == DG_NIC_ERROR && flush(qp));
+	const bool has_gpu = qp->gpu.q;
 	if (exec_pass_begin(&qp->x))
 		return busy;
+	if (__builtin_expect(has_gpu, 0) && exec_pass_begin(&qp->gpu)) {
+		exec_pass_end(&qp->x);
+		return busy;
+	}
 	if (flies)
 		busy |= reap(qp);
 	if (qp->state == DG_NIC_RTS)
 		busy |= take_all(qp, end);
+	if (__builtin_expect(has_gpu, 0))
+		exec_pass_end(&qp->gpu);
 	exec_pass_end(&qp->x);
 	if (qp_flies(qp) && !qp->info.waiting)
 		qp->info.waiting = DG_NIC_WAITS_BYTES;

@@ -42,7 +42,8 @@ void dg_queues_poll(struct dg_device *dev)
 		return;
 	for (struct dg_queue *q = dev->queues; q; q = q->next) {
 		uint32_t found = QUEUE_FREE;
-		if (!atomic_compare_exchange_strong(&q->in_use, &found, QUEUE_POLLED))
+		/* A queue for kernels has a thread of its own, which must not wait for this one: its kernel waits. */
+		if (q->pipe.beside_kernels || !atomic_compare_exchange_strong(&q->in_use, &found, QUEUE_POLLED))
 			continue;
 		if (!queue_closed(q)) {
 			dev->ops->poll(dev, &q->pipe);

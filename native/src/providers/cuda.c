@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "clock.h"
+#include "cuda_pointer.h"
 #include "error.h"
 #include "provider_table.h"
 
@@ -42,6 +43,11 @@ void cuda_leave(bool entered)
 	CUcontext popped;
 	if (entered)
 		cuda.cuCtxPopCurrent(&popped);
+}
+
+void dg_cuda_stay(dg_device *dev)
+{
+	cuda_enter(dev->provider);
 }
 
 /* After these errors, every call of the process on that GPU fails in the same way. */

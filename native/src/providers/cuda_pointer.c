@@ -12,13 +12,16 @@
 #include "cuda_provider.h"
 #include "error.h"
 
-/* If the driver is not loaded, nothing was allocated with it; loading it would take a second. */
-static bool driver_loaded(void)
+/* If the driver is not loaded and initialized, nothing was allocated with it; that would take a second. */
+static bool driver_is_used(void)
 {
 	void *lib = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
-	if (lib)
-		dlclose(lib);
-	return lib;
+	CUcontext current;
+	if (!lib)
+		return false;
+	const bool used = !cuda_load() && cuda.cuCtxGetCurrent(&current) != CUDA_ERROR_NOT_INITIALIZED;
+	dlclose(lib);
+	return used;
 }
 
 /* The driver writes 4 or 8 bytes, depending on the attribute; the rest stays 0. */
@@ -141,7 +144,7 @@ int dg_cuda_pointer_query(const void *addr, uint64_t size, dg_memory *out)
 	if (!addr || !size || at + size < at)
 		return dg_fail(EINVAL, "%" PRIu64 " bytes at %#llx are not a valid range", size,
 			       at);
-	if (!driver_loaded())
+	if (!driver_is_used())
 		return dg_fail(ENODEV, "this process does not use CUDA");
 	int rc = cuda_start(&gpus);
 	if (!rc)

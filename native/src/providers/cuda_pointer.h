@@ -18,6 +18,10 @@ int dg_cuda_pointer_query(const void *addr, uint64_t size, dg_memory *out);
  * if this process sees no such GPU. */
 int dg_cuda_ordinal(const uint8_t uuid[16]);
 
+/* Makes the context of a device of the provider cuda current in the calling thread, until it ends.
+ * cuCtxPushCurrent() was seen to wait for a running kernel (driver 580). */
+void dg_cuda_stay(dg_device *dev);
+
 /* Shares the list of memory registered with CUDA between two copies of this core in one process:
  * dgkit's own and the one inside softdoca. Pass the result of one copy's function to the other
  * copy's, and its result back to the first. Returns the list in use; NULL only queries it. A copy
