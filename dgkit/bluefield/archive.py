@@ -14,6 +14,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from datetime import date
+from ipaddress import ip_address
 from pathlib import Path
 from secrets import token_hex
 from statistics import median
@@ -147,11 +148,20 @@ def _redacted(found: dict[str, Any], arm: str) -> dict[str, Any]:
     host = urlsplit(arm).hostname if arm.startswith("ssh://") else arm.rpartition("@")[2]
     readings = {
         "text /etc/hostname": Reading(text=host_name()),
-        "ask hostname": Reading(data=host),
         "report": Reading(data=found),
     }
+    if host and not _is_address(host):  # addresses are found in any text; the end of one is no name
+        readings["ask hostname"] = Reading(data=host)
     redacted: dict[str, Any] = Redactor(token_hex(16)).redact(readings)["report"].data
     return redacted
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ip_address(host.strip("[]"))
+    except ValueError:
+        return False
+    return True
 
 
 def read(path: Path) -> tuple[dict[str, Any], list[Diagnosis], str]:

@@ -142,6 +142,16 @@ def test_a_report_names_nobody():
         assert "bfhost7" not in str(archive._redacted({"why": ["bfhost7: refused"]}, arm))
 
 
+@pytest.mark.parametrize("arm", ["ubuntu@192.168.100.2", "ssh://ubuntu@10.9.0.2:22"])
+def test_the_end_of_an_address_is_no_name_to_hide(arm):
+    text = "0.2.0 took 100.2 us"
+    redacted = archive._redacted({"why": [f"{text}; {arm.split('@')[-1]} refused"]}, arm)
+    (said,) = redacted["why"]
+    assert said.startswith(text)
+    assert "192.168.100.2" not in said
+    assert "10.9.0.2" not in said
+
+
 def test_a_damaged_address_is_named_and_foreign_keys_stay(monkeypatch, tmp_path, capsys):
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
