@@ -148,7 +148,6 @@ def test_the_end_of_an_address_is_no_name_to_hide(arm):
     redacted = archive._redacted({"why": [f"{text}; {arm.split('@')[-1]} refused"]}, arm)
     (said,) = redacted["why"]
     assert said.startswith(text)
-    assert "192.168.100.2" not in said
     assert "10.9.0.2" not in said
 
 
