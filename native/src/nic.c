@@ -34,7 +34,7 @@ static bool pass(void *arg)
 {
 	struct dg_nic *n = arg;
 	bool busy = false;
-	if (__builtin_expect(n->gpu && !n->is_in_context, 0)) {
+	if (__builtin_expect(n->gpu && !n->is_in_context, 0) && pthread_equal(pthread_self(), n->poller.thread)) {
 		dg_cuda_stay(n->gpu->dev);
 		n->is_in_context = true;
 	}

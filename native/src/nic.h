@@ -226,6 +226,7 @@ struct dg_nic {
 	struct nic_key keys[DG_NIC_KEYS];
 	uint32_t next_key, n_keys, opened_keys, next_qp, n_qps, next_cq;
 	uint32_t n_armable; /* CQs with events */
+	atomic_uint n_windows;
 	struct exec_engine *_Atomic gpu; /* of GPU memory, or NULL: set once, with the lock */
 	uint32_t gpu_ordinal;
 	bool is_in_context; /* its thread */
@@ -351,6 +352,8 @@ uint32_t dg_nic_key_access(uint32_t access);
 int dg_nic_window_change(struct dg_nic_qp *qp);
 /* A message asks for it. Returns false if the queue pair has no window with this key. */
 bool dg_nic_window_invalidate(struct dg_nic_qp *qp, uint32_t key);
+/* Invalidates the windows that only this queue pair's peer can use, at its end. Call with the lock held. */
+void dg_nic_windows_leave(struct dg_nic_qp *qp);
 
 /* nic_cq.c */
 struct nic_cqe {

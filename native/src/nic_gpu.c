@@ -110,7 +110,8 @@ void dg_nic_gpu_free(struct executor *x)
 {
 	if (!x->q)
 		return;
-	dg_queue_free(x->soft_q);
+	if (x->soft_q)
+		dg_queue_free(x->soft_q);
 	dg_queue_free(x->q);
 }
 

@@ -46,15 +46,22 @@ static int find_limit(struct dg_nic_qp *qp, const struct nic_receive *to, uint32
 	const struct nic_wqe *w = &qp->nic->wqe;
 	struct exec_piece p;
 	*most = atomic_load_explicit(&qp->far->inline_receive, memory_order_relaxed) ? NIC_INLINE : 0;
-	/* Parts have receives in host memory only. */
 	if (*most || !qp->nic->is_part || !qp->peer || !w->total || w->total > NIC_CARRIED)
 		return EXECUTED;
-	const uint64_t size = w->total < to->segments[0].size ? w->total : to->segments[0].size;
-	const int rc = dg_nic_find_remote(qp, to->segments[0].key, to->segments[0].address, size,
-					  DG_NIC_LOCAL_WRITE, &p);
-	if (rc == EXECUTED && p.remote && p.remote->entry && by_exporter(p.remote->entry))
+	bool by_peer = false; /* the first part is; none is in GPU memory, where the peer's thread stores nothing */
+	for (uint64_t at = 0, i = 0; at < w->total; at += to->segments[i++].size) {
+		const uint64_t left = w->total - at, size = left < to->segments[i].size ? left : to->segments[i].size;
+		const int rc = dg_nic_find_remote(qp, to->segments[i].key, to->segments[i].address, size,
+						  DG_NIC_LOCAL_WRITE, &p);
+		if (rc == WAITS)
+			return WAITS;
+		if (rc != EXECUTED || !p.remote || !p.remote->entry || nic_is_on_gpu(qp->nic, p.remote))
+			return EXECUTED;
+		by_peer |= !i && by_exporter(p.remote->entry);
+	}
+	if (by_peer)
 		*most = NIC_CARRIED;
-	return rc == WAITS ? WAITS : EXECUTED;
+	return EXECUTED;
 }
 
 /* Stores a short message in the box, where the CPU can read its bytes. */
@@ -143,6 +150,9 @@ static int find_window(struct dg_nic_qp *qp)
 	const struct nic_key *k = qp->peer ? dg_nic_peer_key(qp, key, &waits) : nic_key_find(n, key);
 	if (waits)
 		return nic_wait(qp, DG_NIC_WAITS_KEY);
+	/* An earlier message may invalidate the same one, once its receive is complete. */
+	if (atomic_load_explicit(&qp->far->consumed, memory_order_acquire) != qp->sent)
+		return nic_wait(qp, DG_NIC_WAITS_RECEIVE);
 	return k && k->qpn == qp->address.qpn
 		       ? EXECUTED
 		       : nic_fault(n, SYNDROME_REMOTE_ACCESS, "key to invalidate, of no window of the peer", key, 0);

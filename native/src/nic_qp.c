@@ -471,6 +471,7 @@ static void take_out(struct dg_nic_qp *qp)
 		n->n_datagram_qps--;
 	}
 	atomic_store_explicit(&qp->box->qpn, 0, memory_order_release);
+	dg_nic_windows_leave(qp);
 	if (qp->c.send_cq)
 		qp->c.send_cq->users--;
 	if (qp->c.receive_cq)
@@ -508,7 +509,10 @@ int dg_nic_qp_close(dg_nic_qp *qp)
 		dg_queue_close(qp->gpu.q);
 	if (qp->x.soft_q)
 		dg_queue_free(qp->x.soft_q);
-	return_staging(qp);
+	if (qp->gpu.soft_q)
+		dg_queue_free(qp->gpu.soft_q);
+	qp->gpu.soft_q = NULL;
+	return_staging(qp); /* no leg is in flight any more */
 	dg_nic_peer_leave(qp);
 	dg_nic_gpu_free(&qp->gpu);
 	dg_queue_free(qp->x.q);

@@ -11,6 +11,7 @@ int dg_nic_window_open(dg_nic *n, uint32_t type, uint32_t pd, uint32_t *key)
 	if (type != 1 && type != 2)
 		return dg_fail(EINVAL, "a memory window has type %u; it is 1 or 2", type);
 	TRY(dg_nic_key_add(n, &k, &(const uint8_t){0}, 0));
+	atomic_fetch_add_explicit(&n->n_windows, 1, memory_order_relaxed);
 	*key = k.key;
 	return 0;
 }
@@ -28,8 +29,10 @@ int dg_nic_window_close(dg_nic *n, uint32_t key)
 		return 0;
 	dg_poller_lock(&n->poller);
 	struct nic_key *k = find(n, key);
-	if (k)
+	if (k) {
 		dg_nic_key_take_out(n, k);
+		atomic_fetch_sub_explicit(&n->n_windows, 1, memory_order_relaxed);
+	}
 	dg_poller_unlock(&n->poller);
 	return k ? 0 : dg_fail(EINVAL, "the NIC has no memory window with key %#x", key);
 }
@@ -100,4 +103,14 @@ bool dg_nic_window_invalidate(struct dg_nic_qp *qp, uint32_t key)
 		return false;
 	unbind(qp->nic, k, (uint8_t)key);
 	return true;
+}
+
+void dg_nic_windows_leave(struct dg_nic_qp *qp)
+{
+	struct dg_nic *n = qp->nic;
+	if (!atomic_load_explicit(&n->n_windows, memory_order_relaxed))
+		return;
+	for (struct nic_key *k = n->keys; k < n->keys + DG_NIC_KEYS; k++)
+		if (k->key && k->window && k->qpn == qp->qpn)
+			unbind(n, k, (uint8_t)k->key);
 }

@@ -1311,7 +1311,7 @@ TEST(windows_are_bound_to_what_their_lkey_allows)
 	pair_close(&p);
 }
 
-/* A SEND that asks the receiver to invalidate a window. */
+/* A SEND that asks the receiver to invalidate a window; not yet told to the NIC. */
 static void put_invalidating(struct pair *p, uint32_t key)
 {
 	uint8_t w[64] = {0};
@@ -1321,7 +1321,6 @@ static void put_invalidating(struct pair *p, uint32_t key)
 	put32(w + 12, key);
 	data_segment(w + 16, p->mine, p->lkey, 20);
 	put_entry(&p->a, w, 1);
-	ring(&p->a);
 }
 
 TEST(a_message_invalidates_a_window_of_its_receiver)
@@ -1342,6 +1341,7 @@ TEST(a_message_invalidates_a_window_of_its_receiver)
 	restart(&p);
 	fill(p.mine, 20, 4);
 	put_invalidating(&p, key);
+	ring(&p.a);
 	CHECK_EQ(wait_cqe(&p.a).syndrome, 0);
 	c = wait_receive(&p.b);
 	CHECK_EQ(c.opcode, CQE_SEND_INVAL);
@@ -1350,9 +1350,47 @@ TEST(a_message_invalidates_a_window_of_its_receiver)
 	check_pattern(p.theirs, 0, 20, 4);
 	check_access(&p, WQE_WRITE, 0, key, 8, SYNDROME_REMOTE_ACCESS);
 	put_invalidating(&p, key);
+	ring(&p.a);
 	CHECK_EQ(wait_cqe(&p.a).syndrome, SYNDROME_REMOTE_ACCESS);
 	CHECK_EQ(wait_receive(&p.b).syndrome, SYNDROME_LOCAL_ACCESS);
 	pair_close(&p);
+}
+
+TEST(a_window_is_invalidated_by_one_of_two_messages)
+{
+	uint32_t parent, window;
+	struct pair p;
+
+	open_window(&p, 2, &parent, &window);
+	const uint32_t key = (window & ~0xffu) | 9;
+	put_window(&p.b, window, 9, p.b.qpn, parent, p.theirs + 100, 0, 50, REMOTE_WRITE);
+	check_window(&p, 0, NULL);
+	put_invalidating(&p, key);
+	put_invalidating(&p, key);
+	ring(&p.a);
+	CHECK_EQ(wait_cqe(&p.a).syndrome, 0);
+	CHECK_EQ(wait_cqe(&p.a).syndrome, SYNDROME_REMOTE_ACCESS);
+	CHECK_EQ(wait_receive(&p.b).syndrome, 0);
+	CHECK_EQ(wait_receive(&p.b).syndrome, SYNDROME_LOCAL_ACCESS);
+	pair_close(&p);
+}
+
+/* Its number may be that of another queue pair later. */
+TEST(a_window_of_one_peer_ends_with_its_queue_pair)
+{
+	uint32_t parent, window;
+	struct pair p;
+
+	for (uint32_t type = 1; type <= 2; type++) {
+		open_window(&p, type, &parent, &window);
+		put_window(&p.b, window, 9, type == 2 ? p.b.qpn : WINDOW_ANY, parent, p.theirs, 0, 50, REMOTE_WRITE);
+		check_window(&p, 0, NULL);
+		CHECK_EQ(p.nic->keys[key_index(window)].size, 50);
+		program_close(&p.b);
+		CHECK_EQ(p.nic->keys[key_index(window)].size, type == 2 ? 0 : 50);
+		program_open(&p.b, p.nic, DG_NIC_RECORD, SENDS, CQES);
+		pair_close(&p);
+	}
 }
 
 enum { DOMAIN = 3, FIRST_QUEUE = 0x101 };

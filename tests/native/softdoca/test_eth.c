@@ -1662,6 +1662,41 @@ TEST(cpu_large_frames_are_sent_in_parts)
 	close_cpu(&c);
 }
 
+/* The results of a task are where its entries are: until it has ended, they are not written over. */
+TEST(cpu_places_of_large_frames_are_free_when_their_task_has_ended)
+{
+	enum { TASKS = 16, PARTS = 32768 / TASKS };
+	static uint8_t bytes[HEADERS];
+	struct doca_gather_list headers = {.addr = bytes, .len = 14};
+	struct doca_eth_txq_task_lso_send *large[TASKS + 1];
+	struct doca_eth_txq_task_send *small;
+	struct cpu c = {0};
+	struct doca_buf *b;
+
+	open_cpu(&c, 8, 64);
+	OK(doca_eth_txq_set_mss(c.txq, 1));
+	OK(doca_eth_txq_set_max_lso_header_size(c.txq, HEADERS));
+	OK(doca_eth_txq_task_lso_send_set_conf(c.txq, large_sent, large_not_sent, TASKS + 1));
+	start_txq(&c);
+	OK(doca_buf_inventory_buf_get_by_data(c.bufs, c.map, c.memory, PARTS, &b));
+	for (int i = 0; i <= TASKS; i++)
+		OK(doca_eth_txq_task_lso_send_allocate_init(c.txq, b, &headers, (union doca_data){.ptr = b}, &large[i]));
+	OK(doca_eth_txq_task_send_allocate_init(c.txq, b, (union doca_data){0}, &small));
+	for (int i = 0; i < TASKS; i++)
+		OK(doca_task_submit(doca_eth_txq_task_lso_send_as_doca_task(large[i])));
+	usleep(20000); /* many are sent, none has ended */
+	REFUSED(doca_task_submit(doca_eth_txq_task_send_as_doca_task(small)), AGAIN);
+	REFUSED(doca_task_submit(doca_eth_txq_task_lso_send_as_doca_task(large[TASKS])), AGAIN);
+	progress_until(&c, &c.sent, TASKS);
+	OK(doca_task_submit(doca_eth_txq_task_lso_send_as_doca_task(large[TASKS])));
+	progress_until(&c, &c.sent, TASKS + 1);
+	for (int i = 0; i <= TASKS; i++)
+		doca_task_free(doca_eth_txq_task_lso_send_as_doca_task(large[i]));
+	doca_task_free(doca_eth_txq_task_send_as_doca_task(small));
+	OK(doca_buf_dec_refcount(b, NULL));
+	close_cpu(&c);
+}
+
 TEST(cpu_large_frames_that_cannot_be_sent_are_refused)
 {
 	uint8_t bytes[HEADERS + 1] = {0};

@@ -227,6 +227,9 @@ doca_error_t eth_task_allocate(struct doca_eth_txq *q, int type, uint16_t n, uni
 doca_error_t eth_batch_allocate(struct doca_eth_txq *q, int type, uint16_t n, union doca_data data,
 				struct eth_send **out);
 void eth_post(struct doca_eth_txq *q, uint64_t index, const void *frame, size_t size, uint32_t key);
+/* DOCA_ERROR_AGAIN if the ring has no places for the frames: a place is free when its task has ended, since its result
+ * is found there. */
+doca_error_t eth_check_room(const struct doca_eth_txq *q, uint64_t frames);
 /* eth_large.c: posts the frames of large ones, from index q->submitted on, and stores s->ends. */
 doca_error_t eth_post_large(struct doca_eth_txq *q, struct eth_send *s);
 /* eth_receive.c: frees the places of a queue that is idle. Errors: IN_USE if a buffer was not returned. */

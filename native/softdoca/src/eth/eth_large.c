@@ -76,13 +76,6 @@ static size_t bytes_of(const struct large *l)
 	return l->payload_size + parts_of(l) * l->headers_size;
 }
 
-/* A queue that failed takes all, which then fail, too. */
-static bool has_room(const struct doca_eth_txq *q, uint64_t parts)
-{
-	const uint64_t done = __atomic_load_n(&q->queue.words->done, __ATOMIC_ACQUIRE);
-	return q->submitted + parts - done <= q->queue.entries || q->queue.words->failed != UINT64_MAX;
-}
-
 static doca_error_t check_all(const struct doca_eth_txq *q, struct eth_send *s, size_t *bytes)
 {
 	uint8_t headers[HEADERS_MAX];
@@ -100,9 +93,7 @@ static doca_error_t check_all(const struct doca_eth_txq *q, struct eth_send *s, 
 	if (parts > q->queue.entries)
 		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%llu frames: a queue has places for %llu",
 			      (unsigned long long)parts, (unsigned long long)q->queue.entries);
-	return has_room(q, parts) ? DOCA_SUCCESS
-				  : REFUSE(DOCA_ERROR_AGAIN, "the queue has no places for %llu frames now",
-					   (unsigned long long)parts);
+	return eth_check_room(q, parts);
 }
 
 static void post_frames(struct doca_eth_txq *q, uint64_t index, const struct large *l, const uint8_t *frames)

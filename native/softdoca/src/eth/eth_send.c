@@ -103,8 +103,21 @@ void eth_post(struct doca_eth_txq *q, uint64_t index, const void *frame, size_t 
 	};
 }
 
+doca_error_t eth_check_room(const struct doca_eth_txq *q, uint64_t frames)
+{
+	const uint64_t oldest = q->first ? q->first->first : q->submitted;
+	/* A queue that failed takes all, which then fail, too. */
+	return q->submitted + frames - oldest <= q->queue.entries || q->queue.words->failed != UINT64_MAX
+		       ? DOCA_SUCCESS
+		       : REFUSE(DOCA_ERROR_AGAIN, "the queue has no places for %llu frames now",
+				(unsigned long long)frames);
+}
+
 static doca_error_t post(struct doca_eth_txq *q, struct eth_send *s)
 {
+	doca_error_t room = eth_check_room(q, s->n);
+	if (room)
+		return room;
 	for (uint16_t i = 0; i < s->n; i++) {
 		uint32_t key;
 		doca_error_t error = check_frame(q, s->frames[i], &key);

@@ -95,14 +95,14 @@ static doca_error_t read_limit(struct capture *c)
 	return DOCA_SUCCESS;
 }
 
-doca_error_t capture_open(const char *interface, unsigned others, struct capture *c)
+doca_error_t capture_open(const char *interface, unsigned number, struct capture *c)
 {
 	const char *first = getenv("SOFTDOCA_CAPTURE");
 	char path[PATH_MAX];
 	*c = (struct capture){0};
 	if (!first || !*first)
 		return DOCA_SUCCESS;
-	snprintf(path, sizeof path, others ? "%s.%u" : "%s", first, others + 1);
+	snprintf(path, sizeof path, number ? "%s.%u" : "%s", first, number + 1);
 	doca_error_t error = read_limit(c);
 	if (error)
 		return error;

@@ -27,9 +27,9 @@ struct capture {
 	uint64_t used, kept, limit;
 };
 
-/* Opens the file if there is to be one; `others`: open ports of the process, whose files have other names. Errors:
+/* Opens the file if there is to be one; `number`: of the port; from 1 on it is a part of the file's name. Errors:
  * BAD_CONFIG if it cannot be written, or for an invalid limit. */
-doca_error_t capture_open(const char *interface, unsigned others, struct capture *c);
+doca_error_t capture_open(const char *interface, unsigned number, struct capture *c);
 /* Adds a frame. At the limit, and if the file cannot be written, the capture ends, which is logged. */
 void capture_frame(struct capture *c, const struct captured *frame);
 void capture_flush(struct capture *c);

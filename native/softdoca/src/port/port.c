@@ -41,6 +41,7 @@ struct port {
 	struct port *next;
 	struct doca_dev *dev;
 	uint32_t users;
+	unsigned number; /* among those of this process, for its capture */
 	int pid;
 	struct interface interface;
 	pthread_t thread;
@@ -461,12 +462,16 @@ static void close_files(struct port *p)
 	capture_close(&p->capture);
 }
 
-/* Ports of this process. */
-static unsigned count_ports(void)
+/* The lowest number that no open port of this process has. */
+static unsigned free_number(void)
 {
 	unsigned n = 0;
-	for (const struct port *p = ports; p; p = p->next)
-		n += is_own(p);
+	const struct port *p = ports;
+	while (p) {
+		const bool is_taken = is_own(p) && p->number == n;
+		n += is_taken;
+		p = is_taken ? ports : p->next;
+	}
 	return n;
 }
 
@@ -480,7 +485,7 @@ static doca_error_t open_port(struct doca_dev *dev, struct port **out)
 		return REFUSE(DOCA_ERROR_NO_MEMORY, "no memory for a port");
 	doca_error_t error = interface_open(&p->interface, dev->info.f.net);
 	if (!error)
-		error = capture_open(p->interface.name, count_ports(), &p->capture);
+		error = capture_open(p->interface.name, p->number = free_number(), &p->capture);
 	p->dev = dev;
 	p->pid = getpid();
 	pthread_mutex_init(&p->lock, NULL);
