@@ -265,9 +265,13 @@ def test_a_key_that_is_typed_in_a_panel_is_no_command_of_the_notebook(board):
 
 
 def test_the_keys_of_jupyterlab_with_ctrl_work_on_a_button_of_a_panel(board):
-    board.cell("None")
     dirty = "(path) => find(path).context.model.dirty"
-    assert board.lab_page.ask(dirty, board.path)
+
+    def edited():
+        board.cell("None")
+        return board.lab_page.ask(dirty, board.path)
+
+    until(edited, "the notebook is changed, and not saved by itself meanwhile")
     board.panel("allocate").get_by_role("button", name="Allocate").focus()
     board.page.keyboard.press("Control+S")
     until(lambda: not board.lab_page.ask(dirty, board.path), "it is saved")

@@ -25,13 +25,13 @@ queue.connect((bytes.fromhex(gid), int(number)))
 '''
 exec(OPEN)
 """
-# Rewrites the access in its table's entry of the key (nic_table.h): 4096 + 808 * index, + 8 + 4.
+# Rewrites the access in its table's entry of the key (nic_table.h): 4096 + 816 * index, + 8 + 4.
 HOSTILE = (
     PEER
     + """
 at = next(int(line.split("-")[0], 16)
           for line in open("/proc/self/maps") if "rw-s" in line and "dgkit-nic" in line)
-access = ctypes.c_uint32.from_address(at + 4096 + 808 * (key.number >> 8) + 12)
+access = ctypes.c_uint32.from_address(at + 4096 + 816 * (key.number >> 8) + 12)
 assert access.value == 4, access.value  # remote reads
 access.value = 15
 print("ready", flush=True)
