@@ -189,7 +189,7 @@ def connect(
     if address is None:
         if provider not in PROVIDERS:
             text = f"no provider is called {provider!r}; the providers are {', '.join(PROVIDERS)}"
-            raise DeviceUnavailable(errno.ENODEV, text)
+            raise DeviceUnavailable(errno.ENODEV, text, check="")
         return _with_software_dpu(options, max_memory, timeout)
     address, keys = saved.resolve(address, keys)
     check_descriptors("a session", _DESCRIPTORS if host is None else 2 * _DESCRIPTORS)

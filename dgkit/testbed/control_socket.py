@@ -6,6 +6,7 @@ series of frames: a kind, a length, and bytes. When a client closes its socket, 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import struct
@@ -41,8 +42,8 @@ def frame(kind: bytes, content: bytes) -> bytes:
 
 
 def frames(link: socket.socket) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the frames of an answer until the other side closes the socket."""
-    with link.makefile("rb") as stream:
+    """Yield the frames of an answer until the other side closes the socket, or is killed."""
+    with link.makefile("rb") as stream, contextlib.suppress(ConnectionResetError):
         while len(head := stream.read(_HEAD.size)) == _HEAD.size:
             kind, length = _HEAD.unpack(head)
             yield kind, stream.read(length)

@@ -64,6 +64,18 @@ def test_a_button_runs_the_experiments_of_its_kind_and_their_result_overrules(vi
     assert "failed: GPU 0 and GPU 1" in button["text"]
 
 
+def test_the_end_of_doca_in_software_is_shown_too(view):
+    panel = shown(view, goal="laptop")
+    panel.ask("experiment", kind="doca-dma")
+    panel.panel.wait(60)
+    (button,) = panel.ask("hello")["experiments"]
+    assert (button["title"], button["verdict"], button["text"]) == (
+        "DOCA DMA",
+        "ok",
+        "1 of 1 works",
+    )
+
+
 def test_a_snapshot_is_compared_with_another_one_and_what_decides_comes_first(view):
     bad, good = (str(snapshot_file(name)) for name in ("bf2-nic-mode", "bf2-dpu-mode"))
     found = shown(view, bad, "arm-dma", compare=good).ask("hello")["compared"]

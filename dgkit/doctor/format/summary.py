@@ -46,8 +46,9 @@ def group_findings(findings: Iterable[Finding]) -> list[FindingGroup]:
 
 
 class TriedKind(NamedTuple):
-    """The experiments of one kind: title, worst verdict, and how they ended, for a line."""
+    """The experiments of one kind: name, title, worst verdict, and how they ended, for a line."""
 
+    name: str
     title: str
     verdict: Verdict
     text: str
@@ -72,7 +73,7 @@ def _tried_kind(name: str, results: list[Result]) -> TriedKind:
     worst = Verdict.FAIL if failed else Verdict.UNKNOWN if not_run else Verdict.OK
     software = results[0].experiment.data_path == "softdoca"
     title = f"{TITLES[name]} (softdoca)" if software else TITLES[name]
-    return TriedKind(title, worst, "; ".join(parts))
+    return TriedKind(name, title, worst, "; ".join(parts))
 
 
 def _subjects(results: list[Result]) -> str:

@@ -42,14 +42,14 @@ def serialize_experiments(result: Result) -> list[Json]:
     kinds: dict[str, list[str]] = {}
     for experiment in result.planned:
         kinds.setdefault(experiment.name, []).append(experiment.does)
-    ended = {kind.title: kind for kind in tried_kinds(result.diagnosis.tried)}
+    ended = {kind.name: kind for kind in tried_kinds(result.diagnosis.tried)}
     return [
         {
             "name": name,
             "title": TITLES[name],
             "does": truncate(does[0] + (f"; and {len(does) - 1} more" if len(does) > 1 else "")),
-            "verdict": str(ended[TITLES[name]].verdict) if TITLES[name] in ended else "",
-            "text": truncate(ended[TITLES[name]].text) if TITLES[name] in ended else "",
+            "verdict": str(ended[name].verdict) if name in ended else "",
+            "text": truncate(ended[name].text) if name in ended else "",
         }
         for name, does in kinds.items()
     ]
