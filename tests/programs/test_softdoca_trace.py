@@ -786,7 +786,7 @@ def a_frame_sent_twice(lines):
 IN_ETHERNET = [
     result("doca_eth_txq_cap_is_type_supported", 4),
     result("doca_eth_rxq_cap_is_type_supported", 4),
-    result("doca_eth_txq_set_mss", 0),
+    result("doca_eth_txq_set_mss", 4),
     result("doca_eth_txq_apply_queue_id", 0),
     result("doca_eth_txq_set_l3_chksum_offload", 4),
     result("doca_eth_rxq_set_rx_hash", 6),
@@ -799,7 +799,7 @@ IN_ETHERNET = [
     result("doca_flow_resource_query_entry", 0, 1),
     result("doca_flow_port_stop", 3),
     value("doca_eth_txq_cap_get_max_burst_size", 1024),
-    value("doca_eth_txq_cap_get_max_lso_header_size", 256),
+    value("doca_eth_txq_cap_get_max_lso_header_size", 128),
     value("doca_eth_rxq_estimate_packet_buf_size", 1 << 20),
     value("doca_ctx_get_state", 1, kind="state"),
     another_data_of_a_frame, fewer_frames_of_a_batch, no_packets_of_a_batch, another_frame,

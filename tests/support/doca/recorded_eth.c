@@ -122,7 +122,7 @@ static void send_frames(void)
 	OK(doca_eth_txq_create(dev, 8, &txq));
 	OK(doca_eth_txq_set_type(txq, DOCA_ETH_TXQ_TYPE_REGULAR));
 	OK(doca_eth_txq_set_l3_chksum_offload(txq, 1));
-	REFUSED(doca_eth_txq_set_mss(txq, 100), NOT_SUPPORTED);
+	OK(doca_eth_txq_set_mss(txq, 100));
 	REFUSED(doca_eth_txq_apply_queue_id(txq, 1), BAD_STATE);
 	OK(doca_eth_txq_task_send_set_conf(txq, sent, sent, 8));
 	OK(doca_eth_txq_task_batch_send_set_conf(txq, DOCA_TASK_BATCH_MAX_TASKS_NUMBER_16, 1, batch_sent,
