@@ -18,16 +18,16 @@ F = TypeVar("F", bound=Callable[..., Any])
 STDOUT = "-"  # the option's value without FILE
 
 
-def json_option(command: F) -> F:
-    """Add the option."""
+def file_option(**settings: Any) -> Callable[[F], F]:
+    """Return a decorator that adds the option `--json [FILE]`, whose value is FILE or STDOUT."""
     return click.option(
-        "--json",
-        "json_",
-        is_flag=False,
-        flag_value=STDOUT,
-        metavar="[FILE]",
-        help="Write all reports to FILE; without FILE, print only JSON on stdout.",
-    )(command)
+        "--json", "json_", is_flag=False, flag_value=STDOUT, metavar="[FILE]", **settings
+    )
+
+
+json_option = file_option(
+    help="Write all reports to FILE; without FILE, print only JSON on stdout."
+)
 
 
 def output_file(json_: str | None) -> Path | None:

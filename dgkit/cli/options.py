@@ -10,7 +10,7 @@ import click
 
 from ..types import OWN_EXPORT
 from .console import JSON_FILE, notice_after
-from .json_file import STDOUT, output_file
+from .json_file import file_option, output_file
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
@@ -106,15 +106,7 @@ def as_json(command: F) -> F:
         ctx.meta[JSON_FILE] = output_file(value)
         return value is not None
 
-    return click.option(
-        "--json",
-        "json_",
-        is_flag=False,
-        flag_value=STDOUT,
-        metavar="[FILE]",
-        callback=chosen,
-        help="Print only JSON: on stdout, or to FILE.",
-    )(command)
+    return file_option(callback=chosen, help="Print only JSON: on stdout, or to FILE.")(command)
 
 
 # Of `dgkit demo` and `dgkit bench`.

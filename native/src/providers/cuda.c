@@ -31,11 +31,16 @@ struct spare {
 	uint64_t size;
 };
 
-bool cuda_enter(struct cuda *c)
+bool cuda_enter_context(CUcontext ctx)
 {
 	CUcontext current = NULL;
-	cuda.cuCtxGetCurrent(&current);
-	return current != c->ctx && !cuda.cuCtxPushCurrent(c->ctx);
+	cuda.cuCtxGetCurrent(&current); /* to push a context was seen to wait for a running kernel (driver 580) */
+	return current != ctx && !cuda.cuCtxPushCurrent(ctx);
+}
+
+bool cuda_enter(struct cuda *c)
+{
+	return cuda_enter_context(c->ctx);
 }
 
 void cuda_leave(bool entered)

@@ -149,11 +149,9 @@ static void pin_drop(struct pins *pins, struct pin *p)
 	while (*at != p)
 		at = &(*at)->next;
 	*at = p->next;
-	CUcontext popped;
-	bool entered = !cuda.cuCtxPushCurrent(p->ctx);
+	const bool entered = cuda_enter_context(p->ctx);
 	cuda.cuMemHostUnregister(p->lo);
-	if (entered)
-		cuda.cuCtxPopCurrent(&popped);
+	cuda_leave(entered);
 	cuda.cuDevicePrimaryCtxRelease(p->dev);
 	free(p);
 }

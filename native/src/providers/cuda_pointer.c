@@ -156,9 +156,7 @@ int dg_cuda_pointer_query(const void *addr, uint64_t size, dg_memory *out)
 		code = cuda.cuDevicePrimaryCtxRetain(&ctx, dev);
 	if (code)
 		return cuda_fail("cuDevicePrimaryCtxRetain", code);
-	CUcontext current = NULL;
-	cuda.cuCtxGetCurrent(&current); /* to push a context was seen to wait for a running kernel */
-	const bool entered = current != ctx && !cuda.cuCtxPushCurrent(ctx);
+	const bool entered = cuda_enter_context(ctx);
 	rc = query_device(dev, at, size, out);
 	cuda_leave(entered);
 	cuda.cuDevicePrimaryCtxRelease(dev);

@@ -155,7 +155,8 @@ struct cuda_mapping {
 	CUdeviceptr tail; /* address of the scratch granule behind the block, 0 if none */
 };
 
-/* cuda.c: makes the device's context current. Returns whether cuda_leave() must undo that. */
+/* cuda.c: makes a context, or the device's, current. Returns whether cuda_leave() must undo that. */
+bool cuda_enter_context(CUcontext ctx);
 bool cuda_enter(struct cuda *c);
 void cuda_leave(bool entered);
 /* dg_fail() with the function's name, the error's name and its meaning. */
