@@ -68,6 +68,12 @@ __attribute__((unused)) static size_t n_tests;
 		return runner(argc, argv); \
 	}
 
+/* Declares a fixture, a `struct type` that `open` sets up from the other arguments. type_close() closes it at
+ * the end of the block. */
+#define FIXTURE(type, name, open, ...) \
+	__attribute__((cleanup(type##_close))) struct type name = {0}; \
+	open(&name __VA_OPT__(, ) __VA_ARGS__)
+
 /* How often a test repeats something: `n` times, or a tenth of it in an emulator or in Valgrind, where
  * each time takes 20 to 200 times as long. */
 __attribute__((unused)) static int repeats(int n)

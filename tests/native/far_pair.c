@@ -171,10 +171,9 @@ static void join_side(const char *address, uint16_t port)
 {
 	int fd = connected(address, port);
 	dg_rdma_memory m;
-	struct fix f;
 	dg_qp *qp;
 
-	fix_open(&f, SIZE, 16);
+	FIXTURE(fix, f, fix_open, SIZE, 16);
 	qp = connect_by_hand(fd, f.q);
 	hear(fd, &m, sizeof(m));
 	CHECK_EQ(dg_qp_import(qp, &m, &f.remote), 0);
@@ -182,7 +181,6 @@ static void join_side(const char *address, uint16_t port)
 	use(fd, &f);
 	CHECK_EQ(info_of(f.remote).lost, 1);
 	dg_qp_free(qp);
-	fix_close(&f);
 }
 
 static void lose_side(const char *address, uint16_t port)

@@ -198,11 +198,10 @@ static void busy_importer(int fd)
 {
 	struct transfer t[DEPTH];
 	struct token token;
-	struct fix f;
 	dg_wr wr;
 
 	hear(fd, &token, sizeof(token));
-	import_fix(&f, &token, BIG, DEPTH);
+	FIXTURE(fix, f, import_fix, &token, BIG, DEPTH);
 	wr = record(&f, DG_WRITE, BIG, 0, 0);
 	for (uint32_t i = 0; i < DEPTH; i++)
 		t[i] = begin(&f.tq, &wr);
@@ -211,7 +210,6 @@ static void busy_importer(int fd)
 		CHECK_EQ(take(&t[i], 60 * SECOND), 0);
 		say_int(fd, t[i].wc.status);
 	}
-	fix_close(&f);
 }
 
 TEST(a_region_revoked_under_transfers_is_free_at_once)

@@ -124,10 +124,9 @@ TEST(tickets_are_good_once)
 	dg_wr wr;
 	dg_wc wc;
 	struct transfer t;
-	struct fix f;
 	int64_t ticket;
 
-	fix_open(&f, 4096, 4);
+	FIXTURE(fix, f, fix_open, 4096, 4);
 	wr = record(&f, DG_WRITE, 8, 0, 0);
 	t = begin(&f.tq, &wr);
 	ticket = t.ticket;
@@ -141,18 +140,16 @@ TEST(tickets_are_good_once)
 	CHECK_EQ(dg_transfer_wait(ticket, 0, &wc), -EINVAL);
 	CHECK_EQ(dg_transfer_wait(5, 0, &wc), -EINVAL);
 	CHECK_EQ(dg_transfer_wait(-1, 0, &wc), -EINVAL);
-	fix_close(&f);
 }
 
 TEST(dropped_transfers_give_their_places_back)
 {
 	enum { DEPTH = 4 };
 	struct transfer t;
-	struct fix f;
 	dg_wr wr;
 	dg_wc wc;
 
-	fix_open(&f, 1 << 16, DEPTH);
+	FIXTURE(fix, f, fix_open, 1 << 16, DEPTH);
 	for (uint32_t i = 0; i < 50 * DEPTH; i++) {
 		wr = record(&f, DG_WRITE, 8, 0, 8 * (i % 100));
 		do {
@@ -163,7 +160,6 @@ TEST(dropped_transfers_give_their_places_back)
 	}
 	CHECK_EQ(dg_queue_poll(f.q, &wc, 1, SECOND), 0); /* until none is in flight: their completions are never polled */
 	CHECK_EQ(dg_queue_pending(f.q), 0);
-	fix_close(&f);
 }
 
 /* A large operation keeps the engine busy; a small one with a fence must complete after it. */
@@ -335,11 +331,10 @@ TEST(an_armed_fd_is_written_when_both_sides_sleep)
 /* Does the same inside the library, without spinning on either side. */
 TEST(waiting_without_spinning_loses_no_completion)
 {
-	struct fix f;
 	dg_wr wr;
 	dg_wc wc;
 
-	fix_regions(&f, 4096, 0);
+	FIXTURE(fix, f, fix_regions, 4096, 0);
 	CHECK_EQ(test_queue_open(&f.tq, f.dev, 4, DG_PATH_WORKER, 0, 20 * SECOND), 0);
 	f.q = f.tq.q;
 	for (uint32_t i = 0; i < 2000; i++) {
@@ -347,7 +342,6 @@ TEST(waiting_without_spinning_loses_no_completion)
 		CHECK_EQ(done(&f.tq, &wr).status, DG_OK);
 		CHECK_EQ(dg_queue_run(f.q, &wr, 1, &wc, 20 * SECOND), 1);
 	}
-	fix_close(&f);
 }
 
 struct waiter {
@@ -374,12 +368,11 @@ TEST(a_second_thread_gets_ealready)
 	enum { SIZE = 64 << 20 };
 	struct waiter w;
 	pthread_t thread;
-	struct fix f;
 	dg_wr wr;
 	dg_wc wc;
 	int rc = 0;
 
-	fix_open(&f, SIZE, 4);
+	FIXTURE(fix, f, fix_open, SIZE, 4);
 	wr = record(&f, DG_WRITE, SIZE, 0, 0);
 	for (uint32_t tries = 0; rc != -EALREADY && tries < 200; tries++) {
 		w = (struct waiter){ .tq = &f.tq, .t = begin(&f.tq, &wr) };
@@ -391,15 +384,13 @@ TEST(a_second_thread_gets_ealready)
 		CHECK_EQ(pthread_join(thread, NULL), 0);
 	}
 	CHECK_EQ(rc, -EALREADY);
-	fix_close(&f);
 }
 
 TEST(nonsense_is_refused_when_a_queue_opens)
 {
-	struct fix f;
 	dg_queue *q;
 
-	fix_regions(&f, 4096, 0);
+	FIXTURE(fix, f, fix_regions, 4096, 0);
 	CHECK_EQ(dg_queue_open(f.dev, 0, DG_PATH_AUTO, 0, SECOND, &q), -EINVAL);
 	CHECK_EQ(dg_queue_open(f.dev, DG_DEPTH_MAX + 1, DG_PATH_AUTO, 0, SECOND, &q), -EINVAL);
 	CHECK_EQ(dg_queue_open(f.dev, 1, 3, 0, SECOND, &q), -EINVAL);
@@ -410,7 +401,6 @@ TEST(nonsense_is_refused_when_a_queue_opens)
 	dg_queue_free(q);
 	CHECK_EQ(dg_queue_open(f.dev, 1, DG_PATH_AUTO, 0, PATIENCE, &q), 0);
 	dg_queue_free(q);
-	fix_close(&f);
 }
 
 TEST_MAIN(run_over_providers)

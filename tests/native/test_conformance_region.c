@@ -185,9 +185,8 @@ TEST(access_can_be_narrowed_and_never_widened)
 	uint8_t buf[DG_DESCRIPTOR_MAX];
 	dg_memory m = plain_memory(buf, sizeof(buf));
 	dg_region *r;
-	struct fix f;
 
-	fix_regions(&f, 4096, 0);
+	FIXTURE(fix, f, fix_regions, 4096, 0);
 	m.flags = DG_MEMORY_READONLY;
 	CHECK_EQ(dg_region_register(f.dev, &m, RW, &r), -EACCES);
 	CHECK_EQ(dg_region_register(f.dev, &m, 0, &r), -EINVAL);
@@ -202,7 +201,6 @@ TEST(access_can_be_narrowed_and_never_widened)
 	CHECK_EQ(dg_region_register(f.dev, &m, RW, &r), -EINVAL);
 	m = plain_memory(buf, UINT64_MAX);
 	CHECK_EQ(dg_region_register(f.dev, &m, RW, &r), -ERANGE);
-	fix_close(&f);
 }
 
 static void after_close(struct fix *f, uint32_t path)
@@ -287,35 +285,30 @@ static void new_remote_memory(struct fix *f)
 TEST(closing_the_exported_region_aborts_what_is_in_flight)
 {
 	struct transfer t[16];
-	struct fix f;
 
-	post_huge(&f, t, 16);
+	FIXTURE(fix, f, post_huge, t, 16);
 	CHECK_EQ(dg_region_close(f.source, PATIENCE), 0);
 	new_remote_memory(&f); /* no thread accesses it any more */
 	take_all(&f, t, 16, DG_REMOTE_ACCESS_ERROR);
-	fix_close(&f);
 }
 
 TEST(closing_the_local_region_aborts_what_is_in_flight)
 {
 	struct transfer t[16];
-	struct fix f;
 
-	post_huge(&f, t, 16);
+	FIXTURE(fix, f, post_huge, t, 16);
 	CHECK_EQ(dg_region_close(f.local, PATIENCE), 0);
 	CHECK_EQ(munmap(f.local_bytes, f.size), 0);
 	f.local_bytes = pages(f.size);
 	take_all(&f, t, 16, DG_LOCAL_ERROR);
-	fix_close(&f);
 }
 
 TEST(closing_the_queue_flushes_what_is_in_flight)
 {
 	struct transfer t[16];
 	uint64_t start;
-	struct fix f;
 
-	post_huge(&f, t, 16);
+	FIXTURE(fix, f, post_huge, t, 16);
 	start = dg_now_ns();
 	CHECK_EQ(dg_queue_close(f.q), 0);
 	CHECK(dg_now_ns() - start < PATIENCE);
@@ -325,17 +318,15 @@ TEST(closing_the_queue_flushes_what_is_in_flight)
 	/* An exporter's thread may still be handling the importer's connection request. */
 	CHECK_EQ(dg_region_close(f.source, strcmp(provider, "verbs") ? 0 : 10 * SECOND), 0);
 	take_all(&f, t, 16, DG_FLUSHED);
-	fix_close(&f);
 }
 
 TEST(closing_the_imported_region_waits_and_may_be_called_again)
 {
 	struct transfer t[1];
-	struct fix f;
 	dg_wr wr;
 	int rc;
 
-	post_huge(&f, t, 1);
+	FIXTURE(fix, f, post_huge, t, 1);
 	wr = record(&f, DG_WRITE, 8, 0, 0);
 	rc = dg_region_close(f.remote, 0);
 	CHECK_EQ(rc, -EBUSY);
@@ -343,7 +334,6 @@ TEST(closing_the_imported_region_waits_and_may_be_called_again)
 	CHECK_EQ(dg_queue_close(f.q), 0); /* ends the wait */
 	CHECK_EQ(dg_region_close(f.remote, PATIENCE), 0);
 	take_all(&f, t, 1, DG_FLUSHED);
-	fix_close(&f);
 }
 
 /* One inline copy in another thread. */
@@ -393,15 +383,13 @@ TEST(closing_a_region_aborts_an_inline_copy)
 TEST(closing_the_device_closes_its_queues_and_regions)
 {
 	struct transfer t[16];
-	struct fix f;
 
-	post_huge(&f, t, 16);
+	FIXTURE(fix, f, post_huge, t, 16);
 	CHECK_EQ(dg_device_close(f.dev, PATIENCE), 0);
 	take_all(&f, t, 16, DG_FLUSHED);
 	dg_queue_free(f.q);
 	f.q = NULL;
 	f.dev = device_spinning(0);
-	fix_close(&f);
 }
 
 TEST(unknown_providers_are_named)

@@ -109,10 +109,9 @@ static void write_once(struct two *t, size_t n, size_t at, size_t offset)
 TEST(a_small_write_is_always_a_copy_of_two_rows)
 {
 	static const size_t sizes[] = { 71, 100, 4095, 4096, 4097, 16384, 32767 };
-	struct two t;
 	unsigned long copies = 0;
 
-	two_open(&t, BLOCK, RW, "");
+	FIXTURE(two, t, two_open, BLOCK, RW, "");
 	for (size_t n = 1; n <= 64; n++) {
 		write_once(&t, n, n % 9, n % 7);
 		write_once(&t, n, LOCAL - n, 4096 + n); /* no bytes behind it for a second row */
@@ -128,14 +127,11 @@ TEST(a_small_write_is_always_a_copy_of_two_rows)
 	CHECK_EQ(gpu_calls("cuMemcpyHtoDAsync"), 1);
 	CHECK_EQ(gpu_calls("cuMemcpy2DAsync"), copies);
 	CHECK_EQ(gpu_calls("cuLaunchKernel"), 0);
-	two_close(&t);
 }
 
 TEST(halves_are_rows_and_an_odd_rest_has_the_scratch_for_its_second)
 {
-	struct two t;
-
-	two_open(&t, BLOCK, RW, "");
+	FIXTURE(two, t, two_open, BLOCK, RW, "");
 	gpu_knobs("");
 	write_once(&t, 64, 0, 0);
 	CHECK_EQ(gpu_calls("cuMemcpy2DAsync"), 1); /* 2 x 32 */
@@ -145,16 +141,14 @@ TEST(halves_are_rows_and_an_odd_rest_has_the_scratch_for_its_second)
 	CHECK_EQ(gpu_calls("cuMemcpy2DAsync"), 3);
 	write_once(&t, 100, LOCAL - 100, 0); /* 2 x 48, and 4 with the scratch */
 	CHECK_EQ(gpu_calls("cuMemcpy2DAsync"), 5);
-	two_close(&t);
 }
 
 /* The stream's last work must be the copy engine's. */
 TEST(a_few_whole_words_are_write_values)
 {
-	struct two t;
 	unsigned long words, all = 0;
 
-	two_open(&t, BLOCK, RW, "");
+	FIXTURE(two, t, two_open, BLOCK, RW, "");
 	for (int again = 0; again < 20; again++) {
 		gpu_knobs("");
 		write_once(&t, 64, 0, 0);
@@ -173,18 +167,14 @@ TEST(a_few_whole_words_are_write_values)
 		CHECK_EQ(gpu_calls("cuStreamBatchMemOp"), words);
 	}
 	CHECK(all > 0);
-	two_close(&t);
 }
 
 static void words_that_the_driver_refuses_are_copied(const char *knobs)
 {
-	struct two t;
-
-	two_open(&t, BLOCK, RW, knobs);
+	FIXTURE(two, t, two_open, BLOCK, RW, knobs);
 	for (size_t n = 8; n <= 32; n += 8)
 		write_once(&t, n, 3, 4096 + n);
 	CHECK_EQ(gpu_calls("cuMemcpyHtoDAsync"), 0);
-	two_close(&t);
 }
 
 TEST(words_that_fail_are_copied)
@@ -206,9 +196,8 @@ TEST(without_write_values_of_64_bits_words_are_copied)
 TEST(a_fenced_write_sends_what_the_read_before_it_brought)
 {
 	static const size_t sizes[] = { 1, 8, 20, 64, 4096 };
-	struct two t;
 
-	two_open(&t, BLOCK, RW, "");
+	FIXTURE(two, t, two_open, BLOCK, RW, "");
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
 		size_t n = sizes[i], at = LOCAL - n; /* no bytes behind it for a second row */
 		dg_wr wr[2] = { record(&t.f, DG_READ, n, at, 0), record(&t.f, DG_WRITE, n, at, 8192) };
@@ -224,21 +213,17 @@ TEST(a_fenced_write_sends_what_the_read_before_it_brought)
 		CHECK_EQ(dg_queue_run(t.f.q, wr, 2, wc, 10 * SECOND), 2);
 		check_pattern(t.remote_bytes + 8192, 0, n, (unsigned)i + 50);
 	}
-	two_close(&t);
 }
 
 TEST(far_from_the_scratch_the_two_rows_are_planes)
 {
-	struct two t;
-
-	two_open(&t, 3ull << 30, RW, "total=17179869184");
+	FIXTURE(two, t, two_open, 3ull << 30, RW, "total=17179869184");
 	for (size_t n = 1; n <= 40; n++)
 		write_once(&t, n, n, n);
 	write_once(&t, 4095, 1, 1 << 20);
 	CHECK(gpu_calls("cuMemcpy3DAsync") >= 21);
 	CHECK_EQ(gpu_calls("cuMemcpyHtoDAsync"), 0);
 	write_once(&t, 3, 1, (3ull << 30) - 100);
-	two_close(&t);
 }
 
 static dg_wc done_rows(struct test_queue *l, const dg_wr *wr)
@@ -252,10 +237,9 @@ static dg_wc done_rows(struct test_queue *l, const dg_wr *wr)
 
 TEST(reads_and_rows_are_one_call_each)
 {
-	struct two t;
 	dg_wr wr;
 
-	two_open(&t, BLOCK, RW, "");
+	FIXTURE(two, t, two_open, BLOCK, RW, "");
 	fill(t.remote_bytes, BLOCK, 3);
 	for (size_t n = 1; n < 70000; n = n * 3 + 1) {
 		wr = record(&t.f, DG_READ, n, 7, n);
@@ -282,7 +266,6 @@ TEST(reads_and_rows_are_one_call_each)
 	CHECK_EQ(done_rows(&t.f.tq, &wr).size, 500 * 24);
 	CHECK_EQ(gpu_calls("cuMemcpy2DAsync"), 3);
 	CHECK_EQ(gpu_calls("cuMemcpyHtoDAsync"), 0);
-	two_close(&t);
 }
 
 /* The driver calls cost the caller's time, so their number must not grow with the number of
@@ -290,10 +273,9 @@ TEST(reads_and_rows_are_one_call_each)
 TEST(rows_that_repeat_or_overlap_are_few_calls)
 {
 	static const uint64_t sizes[] = { 1, 7, 8, 24 }, apart[] = { 0, 1, 5, 8, 23 };
-	struct two t;
 	dg_wr wr;
 
-	two_open(&t, BLOCK, RW, "");
+	FIXTURE(two, t, two_open, BLOCK, RW, "");
 	for (int i = 0; i < 2 * 4 * 5; i++) {
 		uint32_t op = i % 2 ? DG_WRITE : DG_READ, rows = 9001;
 		uint64_t n = sizes[i / 2 % 4], stride = apart[i / 8];
@@ -317,7 +299,6 @@ TEST(rows_that_repeat_or_overlap_are_few_calls)
 		}
 		CHECK_EQ(to[rows * (n + 1)], 0xee);
 	}
-	two_close(&t);
 }
 
 /* Posts n writes of `size` bytes together, 64 bytes apart, until a kernel copies them, at most
@@ -356,27 +337,21 @@ enum { TRIES = 10000 };
 /* The earlier batches measured that the GPU answers sooner than the copies would be made. */
 TEST(a_batch_is_a_kernel_once_the_gpu_has_answered_sooner)
 {
-	struct two t;
-
-	two_open(&t, BLOCK, RW, "");
+	FIXTURE(two, t, two_open, BLOCK, RW, "");
 	CHECK_EQ(by_kernel(&t, 300, 8, 0, "", 1), 0); /* nothing was measured yet */
 	CHECK_EQ(by_kernel(&t, 7, 8, 0, "", 100), 0);
 	for (uint64_t size = 1; size <= 64; size += 7) {
 		CHECK_EQ(by_kernel(&t, 300, size, 0, "copy_us=1", TRIES), 300);
 		CHECK_EQ(by_kernel(&t, 300, size, 4, "copy_us=1", TRIES), 296); /* 4 copies, a launch */
 	}
-	two_close(&t);
 }
 
 /* Runs batches repeatedly, so that operations wrap around the end of the rings. */
 TEST(batches_go_round_the_ring)
 {
-	struct two t;
-
-	two_open(&t, BLOCK, RW, "");
+	FIXTURE(two, t, two_open, BLOCK, RW, "");
 	for (int i = 0; i < 40; i++)
 		CHECK_EQ(by_kernel(&t, 299, 1 + i, 0, "copy_us=1", TRIES), 299);
-	two_close(&t);
 }
 
 enum { SLICE_MS = 20000 }; /* how long the compute engine takes to answer */
@@ -446,11 +421,8 @@ TEST(while_the_gpu_computes_a_sleeper_is_woken_in_time)
 
 static void without_the_kernel_they_are_copies(const char *knobs)
 {
-	struct two t;
-
-	two_open(&t, BLOCK, RW, knobs);
+	FIXTURE(two, t, two_open, BLOCK, RW, knobs);
 	CHECK_EQ(by_kernel(&t, 100, 8, 0, knobs, 50), 0);
-	two_close(&t);
 }
 
 /* Polls until n operations are complete, each with DG_OK. */
@@ -477,11 +449,10 @@ static void beside_a_kernel_bytes_pass_the_host(const char *knobs)
 	enum { MANY = 200, STEP = 128 };
 	dg_wr wr[MANY];
 	char full[64];
-	struct two t;
 	dg_region *own;
 	dg_queue *q;
 
-	two_open(&t, BLOCK, RW, "");
+	FIXTURE(two, t, two_open, BLOCK, RW, "");
 	const dg_memory m = gpu_block(BLOCK);
 	CHECK_EQ(dg_region_register(t.f.dev, &m, RW, &own), 0);
 	fill(m.addr, BLOCK, 3);
@@ -518,7 +489,6 @@ static void beside_a_kernel_bytes_pass_the_host(const char *knobs)
 		CHECK_EQ(gpu_calls("cuMemFreeHost"), 0);
 		gpu_knobs("");
 	}
-	two_close(&t);
 }
 
 /* With what is between them. */
@@ -526,10 +496,9 @@ TEST(beside_a_kernel_near_sources_are_read_together)
 {
 	enum { MANY = 40, SMALL = 8 };
 	dg_wr wr[MANY];
-	struct two t;
 	dg_region *own;
 	dg_queue *q;
-	two_open(&t, BLOCK, RW, "");
+	FIXTURE(two, t, two_open, BLOCK, RW, "");
 	const dg_memory m = gpu_block(BLOCK);
 	CHECK_EQ(dg_region_register(t.f.dev, &m, RW, &own), 0);
 	CHECK_EQ(dg_queue_open_for_kernels(t.f.dev, DEPTH, t.f.dev, &q), 0);
@@ -549,7 +518,6 @@ TEST(beside_a_kernel_near_sources_are_read_together)
 		CHECK_EQ(t.remote_bytes[i * 1000 + SMALL], 0xee);
 	}
 	dg_queue_free(q);
-	two_close(&t);
 }
 
 TEST(beside_a_kernel_copies_on_the_gpu_pass_the_host)
@@ -664,21 +632,18 @@ static void serve_many(struct service *s, uint32_t n, uint32_t posts, unsigned s
 
 TEST(a_copy_service_copies_whole_words)
 {
-	struct service s;
-	service_open(&s, RW, "");
+	FIXTURE(service, s, service_open, RW, "");
 	for (unsigned turn = 0; turn < 8; turn++) {
 		wait_for_service(&s);
 		serve_many(&s, 128, 1 << turn % 6, turn + 7);
 	}
 	CHECK_EQ(gpu_calls("cuMemcpyDtoDAsync"), 0);
-	service_close(&s);
 }
 
 TEST(what_is_not_for_the_service_is_for_the_engine)
 {
 	static const size_t sizes[] = { 1, 7, 12, 100, 16392, 70000 };
-	struct service s;
-	service_open(&s, RW, "");
+	FIXTURE(service, s, service_open, RW, "");
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
 		wait_for_service(&s);
 		const dg_wr wr = from_own(&s, sizes[i], 3, 64);
@@ -688,28 +653,24 @@ TEST(what_is_not_for_the_service_is_for_the_engine)
 		check_pattern(s.t.remote_bytes + 64, 3, sizes[i], 3);
 		CHECK(copies_of_the_engine() > before);
 	}
-	service_close(&s);
 }
 
 /* The launch waits for the GPU, and nothing waits for the launch. */
 TEST(without_room_for_the_service_the_engine_copies)
 {
-	struct service s;
-	service_open(&s, RW, "full=1");
+	FIXTURE(service, s, service_open, RW, "full=1");
 	for (unsigned turn = 0; turn < 5; turn++)
 		serve_many(&s, 128, 4, turn);
 	CHECK_EQ(gpu_calls("cuLaunchKernel"), 1);
 	gpu_knobs("");
 	wait_for_service(&s);
-	service_close(&s);
 }
 
 /* The kernel ends every 20 ms, whatever it has, and after a pause; the queue may be closed at any time. */
 TEST(what_the_service_leaves_is_taken_back)
 {
 	const uint64_t end = now_ns() + 20 * SECOND;
-	struct service s;
-	service_open(&s, RW, "");
+	FIXTURE(service, s, service_open, RW, "");
 	for (unsigned turn = 0; turn < 20 || gpu_calls("cuLaunchKernel") < 6; turn++) {
 		CHECK(now_ns() < end);
 		serve_many(&s, 128, 8, turn);
@@ -722,13 +683,11 @@ TEST(what_the_service_leaves_is_taken_back)
 		dg_queue_free(s.q);
 		CHECK_EQ(dg_queue_open_for_kernels(s.t.f.dev, DEPTH, s.t.f.dev, &s.q), 0);
 	}
-	service_close(&s);
 }
 
 TEST(a_word_behind_a_fence_goes_with_the_bytes_before_it)
 {
-	struct service s;
-	service_open(&s, RW, "");
+	FIXTURE(service, s, service_open, RW, "");
 	for (uint64_t i = 1; i < 40; i++) {
 		dg_wr wr[2] = { from_own(&s, 256, 0, 4096), record(&s.t.f, DG_WRITE, 8, 64, 0) };
 		wr[0].flags = DG_CHAIN;
@@ -744,14 +703,12 @@ TEST(a_word_behind_a_fence_goes_with_the_bytes_before_it)
 		CHECK_EQ(wc.status, DG_OK);
 		CHECK_EQ(*(uint64_t *)(void *)s.t.remote_bytes, i);
 	}
-	service_close(&s);
 }
 
 TEST(two_queues_share_a_service)
 {
-	struct service s;
 	dg_queue *other;
-	service_open(&s, RW, "");
+	FIXTURE(service, s, service_open, RW, "");
 	CHECK_EQ(dg_queue_open_for_kernels(s.t.f.dev, DEPTH, s.t.f.dev, &other), 0);
 	for (unsigned turn = 0; turn < 60; turn++) {
 		const dg_wr first = from_own(&s, 4096, 0, 0), second = from_own(&s, 256, 4096, 4096);
@@ -766,15 +723,13 @@ TEST(two_queues_share_a_service)
 		CHECK_EQ(s.t.remote_bytes[4096 + 256], 0xee);
 	}
 	dg_queue_free(other);
-	service_close(&s);
 }
 
 /* A kernel that writes it would lose the context. */
 TEST(the_service_does_not_write_a_read_only_import)
 {
-	struct service s;
 	dg_wc wc;
-	service_open(&s, DG_ACCESS_READ, "");
+	FIXTURE(service, s, service_open, DG_ACCESS_READ, "");
 	region_entry_at(REGION_INDEX(s.t.f.r))->access = RW;
 	for (int i = 0; i < 20; i++) {
 		const dg_wr wr = from_own(&s, 64, 0, 0);
@@ -784,17 +739,14 @@ TEST(the_service_does_not_write_a_read_only_import)
 		CHECK_EQ(wc.status, DG_REMOTE_ACCESS_ERROR);
 		nanosleep(&(struct timespec){ 0, 10000 }, NULL);
 	}
-	service_close(&s);
 }
 
 TEST(a_driver_that_does_not_launch_has_no_service)
 {
-	struct service s;
-	service_open(&s, RW, "cuLaunchKernel=1");
+	FIXTURE(service, s, service_open, RW, "cuLaunchKernel=1");
 	for (unsigned turn = 0; turn < 5; turn++)
 		serve_many(&s, 128, 4, turn);
 	gpu_knobs("");
-	service_close(&s);
 }
 
 TEST(a_driver_without_modules_has_no_kernel)
@@ -826,12 +778,11 @@ TEST(a_batch_that_the_driver_refuses_is_copied_one_by_one)
 TEST(a_read_only_import_is_read_only_on_the_gpu)
 {
 	static const size_t sizes[] = { 1, 8, 100, 4096, 40000 };
-	struct two t;
 	struct dg_region_entry *entry;
 	dg_wr wr;
 	dg_wc wc;
 
-	two_open(&t, BLOCK, DG_ACCESS_READ, "");
+	FIXTURE(two, t, two_open, BLOCK, DG_ACCESS_READ, "");
 	entry = region_entry_at(REGION_INDEX(t.f.r));
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
 		uint8_t before = t.remote_bytes[0];
@@ -847,15 +798,13 @@ TEST(a_read_only_import_is_read_only_on_the_gpu)
 		CHECK_EQ(done(&t.f.tq, &wr).status, DG_OK);
 		CHECK_EQ(t.f.local_bytes[0], before);
 	}
-	two_close(&t);
 }
 
 TEST(copies_whose_flag_is_refused_are_complete_all_the_same)
 {
-	struct two t;
 	dg_wr wr;
 
-	two_open(&t, BLOCK, RW, "");
+	FIXTURE(two, t, two_open, BLOCK, RW, "");
 	for (int i = 0; i < 20; i++) {
 		gpu_knobs(i % 2 ? "copy_us=1000" : "cuStreamWriteValue32=1,copy_us=1000");
 		fill(t.f.local_bytes, LOCAL, (unsigned)i);
@@ -864,7 +813,6 @@ TEST(copies_whose_flag_is_refused_are_complete_all_the_same)
 		check_pattern(t.remote_bytes, 0, 5000, (unsigned)i);
 	}
 	gpu_knobs("");
-	two_close(&t);
 }
 
 static bool readable(int fd, int timeout_ms)
@@ -876,11 +824,10 @@ static bool readable(int fd, int timeout_ms)
 
 TEST(a_sleeper_is_woken_by_the_driver)
 {
-	struct two t;
 	dg_wr wr;
 	dg_wc wc[4];
 
-	two_open(&t, BLOCK, RW, "");
+	FIXTURE(two, t, two_open, BLOCK, RW, "");
 	wr = record(&t.f, DG_WRITE, 5000, 0, 0);
 	for (int i = 0; i < 50; i++) {
 		gpu_knobs(i % 2 ? "copy_us=1000" : "");
@@ -892,17 +839,15 @@ TEST(a_sleeper_is_woken_by_the_driver)
 		CHECK_EQ(dg_queue_poll(t.f.q, wc, 4, 20 * SECOND), 1);
 		CHECK_EQ(wc[0].status, DG_OK);
 	}
-	two_close(&t);
 }
 
 TEST(a_sleeper_is_woken_at_the_first_of_many)
 {
-	struct two t;
 	dg_wr wr;
 	dg_wc wc[8];
 	int got = 0;
 
-	two_open(&t, BLOCK, RW, "");
+	FIXTURE(two, t, two_open, BLOCK, RW, "");
 	wr = record(&t.f, DG_WRITE, 5000, 0, 0);
 	gpu_knobs("copy_us=20000");
 	for (int i = 0; i < 8; i++)
@@ -913,17 +858,15 @@ TEST(a_sleeper_is_woken_at_the_first_of_many)
 		got += dg_queue_poll(t.f.q, wc, 8, 0);
 		CHECK(woken || got < 8); /* not only after all were complete */
 	}
-	two_close(&t);
 }
 
 /* Only the share server's thread polls the queue, and finds that the context is lost. */
 TEST(a_sleeper_is_woken_when_the_context_is_lost)
 {
-	struct two t;
 	dg_wr wr;
 	dg_wc wc[1];
 
-	two_open(&t, BLOCK, RW, "");
+	FIXTURE(two, t, two_open, BLOCK, RW, "");
 	wr = record(&t.f, DG_WRITE, 5000, 0, 0);
 	gpu_knobs("lost@0,copy_us=10000");
 	CHECK_EQ(dg_queue_post(t.f.q, &wr, 1), 0);
@@ -931,7 +874,6 @@ TEST(a_sleeper_is_woken_when_the_context_is_lost)
 		CHECK(readable(dg_queue_fileno(t.f.q), 20000));
 	CHECK_EQ(dg_queue_poll(t.f.q, wc, 1, 20 * SECOND), 1);
 	CHECK_EQ(wc[0].status, DG_IO_FAILED);
-	two_close(&t);
 }
 
 /* One thread with its own queue over shared regions. */
@@ -982,9 +924,8 @@ TEST(each_thread_has_a_queue_and_others_look_at_it)
 {
 	struct worker workers[WORKERS];
 	pthread_t threads[WORKERS];
-	struct two t;
 
-	two_open(&t, BLOCK, RW, "");
+	FIXTURE(two, t, two_open, BLOCK, RW, "");
 	fill(t.f.local_bytes, LOCAL, 9);
 	for (uint32_t i = 0; i < WORKERS; i++) {
 		workers[i] = (struct worker){ &t, i };
@@ -998,7 +939,6 @@ TEST(each_thread_has_a_queue_and_others_look_at_it)
 	}
 	for (uint32_t i = 0; i < WORKERS; i++)
 		CHECK_EQ(pthread_join(threads[i], NULL), 0);
-	two_close(&t);
 }
 
 int main(int argc, char **argv)

@@ -61,30 +61,27 @@ TEST(what_is_posted_to_an_armed_queue_wakes_its_sleeper)
 /* If the driver refuses the call that wakes a sleeper, the share server's thread wakes it. */
 TEST(a_sleeper_that_the_driver_does_not_wake_is_woken)
 {
-	struct fix f;
 	dg_wc wc[2];
 	dg_wr wr;
 
-	gpu_fix(&f, "cuLaunchHostFunc=801,cuStreamWaitValue32=801,copy_us=30000");
+	FIXTURE(fix, f, gpu_fix, "cuLaunchHostFunc=801,cuStreamWaitValue32=801,copy_us=30000");
 	wr = record(&f, DG_WRITE, 40000, 0, 0);
 	CHECK_EQ(dg_queue_post(f.q, &wr, 1), 0);
 	if (dg_queue_arm(f.q) == 1)
 		CHECK(readable(dg_queue_fileno(f.q), 10000));
 	CHECK_EQ(dg_queue_poll(f.q, wc, 2, 0), 1);
-	fix_close(&f);
 }
 
 /* The child has a copy of the queue's memory. Polling it must not change anything shared with the
  * parent. */
 TEST(a_forked_child_that_polls_changes_nothing)
 {
-	struct fix f;
 	dg_wc wc[2];
 	dg_wr wr;
 	int status;
 	pid_t pid;
 
-	gpu_fix(&f, "copy_us=300000");
+	FIXTURE(fix, f, gpu_fix, "copy_us=300000");
 	wr = record(&f, DG_WRITE, 40000, 0, 0);
 	CHECK_EQ(dg_queue_post(f.q, &wr, 1), 0);
 	pid = fork();
@@ -96,7 +93,6 @@ TEST(a_forked_child_that_polls_changes_nothing)
 	CHECK_EQ(status, 0);
 	CHECK_EQ(dg_queue_poll(f.q, wc, 2, 10 * SECOND), 1);
 	CHECK_EQ(wc[0].status, DG_OK);
-	fix_close(&f);
 }
 
 /* A caller that stays inside a queue for a long time, while a region of the device is closed. */
@@ -123,19 +119,17 @@ static void *close_slowly(void *arg)
 /* The region is closed between two measurements: its memory may be freed before the second. */
 TEST(no_floor_is_measured_over_a_region_that_was_closed)
 {
-	struct fix f;
 	uint64_t samples[2];
 	dg_prep *p;
 	dg_wr wr;
 
-	gpu_fix(&f, "");
+	FIXTURE(fix, f, gpu_fix, "");
 	wr = record(&f, DG_WRITE, 64, 0, 0);
 	CHECK_EQ(dg_prep_open(f.q, &wr, 1, &p), 0);
 	CHECK_EQ(dg_measure_bare(p, 2, 1, samples), 2);
 	CHECK_EQ(dg_region_close(f.remote, PATIENCE), 0);
 	CHECK_EQ(dg_measure_bare(p, 2, 1, samples), -ESTALE);
 	CHECK_EQ(dg_prep_close(p), 0);
-	fix_close(&f);
 }
 
 static int connect_to_exporter(dg_region *r)
@@ -154,12 +148,11 @@ static int connect_to_exporter(dg_region *r)
 TEST(the_share_server_answers_while_a_region_is_being_closed)
 {
 	struct dg_share_request ask = { .magic = SHARE_MAGIC, .version = SHARE_VERSION, .kind = SHARE_GET };
-	struct fix f;
 	struct dg_share_reply answer;
 	pthread_t measures, closes;
 	int server;
 
-	gpu_fix(&f, "copy_us=50000");
+	FIXTURE(fix, f, gpu_fix, "copy_us=50000");
 	server = connect_to_exporter(f.source);
 	CHECK_EQ(pthread_create(&measures, NULL, measure, &f), 0);
 	while (!atomic_load(&region_entry_at(REGION_INDEX(f.r))->gate->posted))
@@ -178,7 +171,6 @@ TEST(the_share_server_answers_while_a_region_is_being_closed)
 	pthread_join(closes, NULL);
 	pthread_join(measures, NULL);
 	close(server);
-	fix_close(&f);
 }
 
 static bool context_lives(int gpu)

@@ -76,9 +76,8 @@ TEST(a_descriptor_carries_docas_export)
 	uint8_t all[DG_DESCRIPTOR_MAX], narrow[DG_DESCRIPTOR_MAX];
 	struct dg_descriptor a, n;
 	uint64_t address;
-	struct fix f;
 
-	fix_regions(&f, 4096, 0);
+	FIXTURE(fix, f, fix_regions, 4096, 0);
 	CHECK_EQ(dg_descriptor_parse(all, dg_region_export(f.source, RW, all, sizeof(all)), &a), 0);
 	CHECK_EQ(dg_descriptor_parse(narrow, dg_region_export(f.source, DG_ACCESS_READ, narrow, sizeof(narrow)), &n),
 		 0);
@@ -88,7 +87,6 @@ TEST(a_descriptor_carries_docas_export)
 	CHECK(address == (uintptr_t)f.remote_bytes);
 	/* A read-only export is read-only for DOCA, too: it uses another map. */
 	CHECK(a.blob_length != n.blob_length || memcmp(a.blob, n.blob, a.blob_length));
-	fix_close(&f);
 }
 
 static void check_copy(struct fix *f, uint32_t op, size_t size)
@@ -117,24 +115,21 @@ TEST(what_is_larger_than_a_task_completes_as_one)
 {
 	static const size_t sizes[] = { 65537, TASK_MAX - 1, TASK_MAX, TASK_MAX + 1, 3 * TASK_MAX,
 					5 * TASK_MAX + 7 };
-	struct fix f;
 
-	fix_open(&f, 6 * TASK_MAX, 4);
+	FIXTURE(fix, f, fix_open, 6 * TASK_MAX, 4);
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
 		for (uint32_t op = DG_READ; op <= DG_WRITE; op++)
 			check_copy(&f, op, sizes[i]);
 	CHECK_EQ(dg_queue_pending(f.q), 0);
-	fix_close(&f);
 }
 
 TEST(rows_larger_than_a_task_land_where_they_should)
 {
 	enum { ROW = TASK_MAX + 4096, ROWS = 3 };
-	struct fix f;
 	dg_wr wr;
 	dg_wc wc;
 
-	fix_open(&f, (ROW + 64) * ROWS, 4);
+	FIXTURE(fix, f, fix_open, (ROW + 64) * ROWS, 4);
 	wr = record(&f, DG_WRITE, ROW, 0, 0);
 	wr.rows = ROWS;
 	wr.local_stride = ROW;
@@ -145,7 +140,6 @@ TEST(rows_larger_than_a_task_land_where_they_should)
 	CHECK_EQ(wc.size, (uint64_t)ROW * ROWS);
 	for (size_t i = 0; i < ROWS; i++)
 		check_pattern(f.remote_bytes + i * (ROW + 64), i * ROW, ROW, 2);
-	fix_close(&f);
 }
 
 /* More operations than a queue has tasks, then operations larger than its limit in flight. */
@@ -154,9 +148,8 @@ TEST(many_operations_wait_for_tasks_and_all_complete)
 	enum { N = 3000, LARGE = 40 };
 	static dg_wr wr[N];
 	static dg_wc wc[N];
-	struct fix f;
 
-	fix_open(&f, 16 * TASK_MAX, N);
+	FIXTURE(fix, f, fix_open, 16 * TASK_MAX, N);
 	for (uint32_t i = 0; i < N; i++)
 		wr[i] = record(&f, i % 2, 100, 128 * i, 128 * i);
 	CHECK_EQ(dg_queue_run(f.q, wr, N, wc, 60 * SECOND), N);
@@ -167,7 +160,6 @@ TEST(many_operations_wait_for_tasks_and_all_complete)
 	CHECK_EQ(dg_queue_run(f.q, wr, LARGE, wc, 60 * SECOND), LARGE);
 	for (uint32_t i = 0; i < LARGE; i++)
 		CHECK_EQ(wc[i].status, DG_OK);
-	fix_close(&f);
 }
 
 /* A task that fails stops DOCA's context and flushes what was in flight. */
@@ -177,10 +169,9 @@ TEST(after_an_error_the_queue_goes_on)
 	dg_wr wr[N];
 	dg_wc wc[N];
 	uint32_t failed = 0;
-	struct fix f;
 
 	setenv("SOFTDOCA_FAULTS", "error skip=30 every=50 status=io_failed", 1);
-	fix_open(&f, 1 << 20, N);
+	FIXTURE(fix, f, fix_open, 1 << 20, N);
 	fill(f.local_bytes, f.size, 8);
 	for (uint32_t round = 0; round < 20; round++) {
 		for (uint32_t i = 0; i < N; i++)
@@ -199,18 +190,16 @@ TEST(after_an_error_the_queue_goes_on)
 	/* The gates were left: nothing is in flight. */
 	CHECK_EQ(dg_region_close(f.source, 0), 0);
 	CHECK_EQ(dg_region_close(f.local, 0), 0);
-	fix_close(&f);
 }
 
 TEST(a_single_one_that_fails_says_so_and_the_next_is_good)
 {
 	uint32_t failed = 0;
-	struct fix f;
 	dg_prep *p;
 	dg_wr wr;
 
 	setenv("SOFTDOCA_FAULTS", "error skip=3 status=io_failed", 1);
-	fix_open(&f, 1 << 20, 4);
+	FIXTURE(fix, f, fix_open, 1 << 20, 4);
 	wr = record(&f, DG_WRITE, 64, 0, 0);
 	CHECK_EQ(dg_prep_open(f.q, &wr, 1, &p), 0);
 	for (uint32_t i = 0; i < 30; i++) {
@@ -222,17 +211,15 @@ TEST(a_single_one_that_fails_says_so_and_the_next_is_good)
 	}
 	CHECK(failed > 0 && failed < 30);
 	CHECK_EQ(dg_prep_close(p), 0);
-	fix_close(&f);
 }
 
 TEST(a_sleeper_is_woken_by_docas_notification)
 {
-	struct fix f;
 	dg_wr wr;
 	dg_wc wc;
 
 	setenv("SOFTDOCA_FAULTS", "delay ms=20", 1);
-	fix_open(&f, 1 << 20, 4);
+	FIXTURE(fix, f, fix_open, 1 << 20, 4);
 	for (uint32_t size = 64; size <= 1 << 20; size <<= 7) {
 		struct pollfd fd = { dg_queue_fileno(f.q), POLLIN, 0 };
 
@@ -253,18 +240,16 @@ TEST(a_sleeper_is_woken_by_docas_notification)
 		while (!dg_queue_poll(f.q, &wc, 1, PATIENCE))
 			;
 	}
-	fix_close(&f);
 }
 
 /* dg_measure_bare() returns the requested number of samples, and the queue works afterwards. */
 TEST(the_bare_loop_takes_its_samples)
 {
 	uint64_t samples[100];
-	struct fix f;
 	dg_prep *p;
 	dg_wr wr;
 
-	fix_open(&f, 4 * TASK_MAX, 64);
+	FIXTURE(fix, f, fix_open, 4 * TASK_MAX, 64);
 	for (uint64_t size = 64; size <= TASK_MAX; size <<= 15) {
 		wr = record(&f, DG_WRITE, size, 0, 0);
 		CHECK_EQ(dg_prep_open(f.q, &wr, 1, &p), 0);
@@ -279,7 +264,6 @@ TEST(the_bare_loop_takes_its_samples)
 	CHECK_EQ(dg_prep_open(f.q, &wr, 1, &p), 0);
 	CHECK_EQ(dg_measure_bare(p, 10, 1, samples), -EOPNOTSUPP);
 	CHECK_EQ(dg_prep_close(p), 0);
-	fix_close(&f);
 }
 
 /* DOCA never completes a task: the loop gives up, the memory stays in use, and the queue still
@@ -287,12 +271,11 @@ TEST(the_bare_loop_takes_its_samples)
 TEST(the_bare_loop_ends_though_a_task_does_not)
 {
 	uint64_t samples[100];
-	struct fix f;
 	dg_prep *p;
 	dg_wr wr;
 
 	setenv("SOFTDOCA_FAULTS", "lose skip=10 count=1", 1);
-	fix_open(&f, 4096, 8);
+	FIXTURE(fix, f, fix_open, 4096, 8);
 	wr = record(&f, DG_WRITE, 64, 0, 0);
 	CHECK_EQ(dg_prep_open(f.q, &wr, 1, &p), 0);
 	CHECK_EQ(dg_measure_bare(p, 100, 4, samples), -EIO);
@@ -301,7 +284,6 @@ TEST(the_bare_loop_ends_though_a_task_does_not)
 	CHECK_EQ(dg_prep_close(p), 0);
 	CHECK_EQ(dg_queue_close(f.q), 0);
 	CHECK_EQ(dg_region_close(f.source, 0), 0);
-	fix_close(&f);
 }
 
 /* One thread opens and closes regions while another uses a queue, which keeps buffers over
@@ -332,9 +314,8 @@ TEST(regions_close_while_a_queue_is_busy_with_others)
 	struct busy b = { 0 };
 	pthread_t thread;
 	struct test_queue own;
-	struct fix f;
 
-	fix_open(&f, 1 << 16, 64);
+	FIXTURE(fix, f, fix_open, 1 << 16, 64);
 	b.f = &f;
 	CHECK_EQ(test_queue_open(&own, f.dev, 4, DG_PATH_WORKER, 0, 20 * SECOND), 0);
 	CHECK_EQ(pthread_create(&thread, NULL, keep_busy, &b), 0);
@@ -353,7 +334,6 @@ TEST(regions_close_while_a_queue_is_busy_with_others)
 	CHECK(b.moved > 0);
 	CHECK_EQ(dg_queue_close(own.q), 0);
 	dg_queue_free(own.q);
-	fix_close(&f);
 }
 
 /* One queue alternates between several pairs of regions, so its tasks are bound again each time. */
@@ -364,9 +344,8 @@ TEST(a_queue_goes_from_region_to_region)
 	uint8_t *bytes[N];
 	dg_wr wr[4 * N];
 	dg_wc wc[4 * N];
-	struct fix f;
 
-	fix_open(&f, 1 << 16, 4 * N);
+	FIXTURE(fix, f, fix_open, 1 << 16, 4 * N);
 	for (uint32_t i = 0; i < N; i++) {
 		bytes[i] = pages(4096);
 		fill(bytes[i], 4096, i);
@@ -385,7 +364,6 @@ TEST(a_queue_goes_from_region_to_region)
 		CHECK_EQ(dg_region_close(local[i], PATIENCE), 0);
 		CHECK_EQ(munmap(bytes[i], 4096), 0);
 	}
-	fix_close(&f);
 }
 
 TEST(a_child_of_a_fork_opens_its_own)

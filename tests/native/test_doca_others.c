@@ -340,10 +340,9 @@ static void busy_importer(int fd)
 {
 	struct transfer t[DEPTH];
 	struct token token;
-	struct fix f;
 
 	hear(fd, &token, sizeof(token));
-	import_fix(&f, &token, BIG, DEPTH);
+	FIXTURE(fix, f, import_fix, &token, BIG, DEPTH);
 	post_all(&f, t);
 	say_int(fd, info_of(f.remote).method);
 	for (uint32_t i = 0; i < DEPTH; i++) {
@@ -351,7 +350,6 @@ static void busy_importer(int fd)
 		say_int(fd, t[i].wc.status);
 	}
 	CHECK_EQ(dg_region_close(f.remote, PATIENCE), 0);
-	fix_close(&f);
 }
 
 static void export_to(struct other importer, dg_device **dev, dg_region **region)

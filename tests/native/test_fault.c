@@ -67,11 +67,10 @@ TEST(an_error_does_not_overtake)
 {
 	const dg_fault_rule rule = { .action = DG_FAULT_ERROR, .status = DG_IO_FAILED, .skip = 2, .count = 2, ALWAYS };
 	uint64_t order[6];
-	struct fix f;
 	dg_wr wr[6];
 	dg_wc wc;
 
-	fault_open(&f, &rule, 1, 20 * SECOND);
+	FIXTURE(fix, f, fault_open, &rule, 1, 20 * SECOND);
 	for (int round = 0; round < 50; round++) {
 		for (uint32_t i = 0; i < 6; i++) {
 			wr[i] = record(&f, DG_WRITE, SIZE, 0, 0);
@@ -82,7 +81,6 @@ TEST(an_error_does_not_overtake)
 		for (uint32_t i = 0; i < 6; i++)
 			CHECK_EQ(order[i], i);
 	}
-	fix_close(&f);
 }
 
 /* Returns which of n operations of 100 + i bytes fail, as a bit mask. */
@@ -168,11 +166,10 @@ TEST(chance_follows_the_seed)
 TEST(a_delayed_operation_takes_at_least_its_delay)
 {
 	const dg_fault_rule rule = { .action = DG_FAULT_DELAY, .delay_ns = 30 * MS, .skip = 1, ALWAYS };
-	struct fix f;
 	dg_wr wr;
 	dg_wc wc;
 
-	fault_open(&f, &rule, 1, 20 * SECOND);
+	FIXTURE(fix, f, fault_open, &rule, 1, 20 * SECOND);
 	wr = record(&f, DG_WRITE, 100, 0, 0);
 	CHECK_EQ(done(&f.tq, &wr).status, DG_OK);
 	wr = record(&f, DG_WRITE, 100, 200, 200);
@@ -180,7 +177,6 @@ TEST(a_delayed_operation_takes_at_least_its_delay)
 	CHECK_EQ(wc.status, DG_OK);
 	CHECK(wc.complete_ns - wc.submit_ns >= 30 * MS);
 	check_pattern(f.remote_bytes + 200, 200, 100, 6);
-	fix_close(&f);
 }
 
 /* The end of a delay must wake a caller that sleeps on the fd. */
@@ -188,11 +184,10 @@ TEST(a_delay_that_ends_wakes_the_sleeper)
 {
 	const dg_fault_rule rule = { .action = DG_FAULT_DELAY, .delay_ns = 20 * MS, ALWAYS };
 	struct pollfd fd = { .events = POLLIN };
-	struct fix f;
 	dg_wr wr;
 	dg_wc wc;
 
-	fault_open(&f, &rule, 1, 60 * SECOND);
+	FIXTURE(fix, f, fault_open, &rule, 1, 60 * SECOND);
 	for (int i = 0; i < 3; i++) {
 		wr = record(&f, DG_WRITE, 100, 0, 0);
 		CHECK_EQ(dg_queue_post(f.q, &wr, 1), 0);
@@ -203,18 +198,16 @@ TEST(a_delay_that_ends_wakes_the_sleeper)
 		}
 		CHECK_EQ(wc.status, DG_OK);
 	}
-	fix_close(&f);
 }
 
 TEST(a_reordered_operation_comes_after_the_next)
 {
 	const dg_fault_rule rule = { .action = DG_FAULT_REORDER, .delay_ns = 10 * SECOND, .count = 1, ALWAYS };
 	uint64_t order[3];
-	struct fix f;
 	dg_wr wr[3];
 	dg_wc wc;
 
-	fault_open(&f, &rule, 1, 60 * SECOND);
+	FIXTURE(fix, f, fault_open, &rule, 1, 60 * SECOND);
 	for (uint32_t i = 0; i < 3; i++) {
 		wr[i] = record(&f, DG_WRITE, 100, 100 * i, 0); /* all to the same place: the last one wins */
 		wr[i].user = i;
@@ -226,19 +219,16 @@ TEST(a_reordered_operation_comes_after_the_next)
 	CHECK_EQ(dg_queue_post(f.q, wr, 2), 0);
 	poll_order(&f, 2, order, &wc);
 	CHECK(order[0] == 0 && order[1] == 1); /* its count is used up */
-	fix_close(&f);
 }
 
 TEST(a_reordered_operation_without_a_next_comes_all_the_same)
 {
 	const dg_fault_rule rule = { .action = DG_FAULT_REORDER, ALWAYS };
-	struct fix f;
 	dg_wr wr;
 
-	fault_open(&f, &rule, 1, 20 * SECOND);
+	FIXTURE(fix, f, fault_open, &rule, 1, 20 * SECOND);
 	wr = record(&f, DG_WRITE, 100, 0, 0);
 	CHECK_EQ(done(&f.tq, &wr).status, DG_OK);
-	fix_close(&f);
 }
 
 TEST(a_fence_holds_under_delays_and_reordering)
@@ -307,11 +297,10 @@ TEST(a_fence_inside_a_chain_waits_for_what_is_held)
 {
 	const dg_fault_rule rule = { .action = DG_FAULT_DELAY, .delay_ns = 20 * MS, .count = 1, ALWAYS };
 	uint64_t order[2];
-	struct fix f;
 	dg_wr wr[3];
 	dg_wc wc;
 
-	fault_open(&f, &rule, 1, 20 * SECOND);
+	FIXTURE(fix, f, fault_open, &rule, 1, 20 * SECOND);
 	for (uint32_t i = 0; i < 3; i++) {
 		wr[i] = record(&f, DG_WRITE, 100, 100 * i, 0);
 		wr[i].user = i;
@@ -322,7 +311,6 @@ TEST(a_fence_inside_a_chain_waits_for_what_is_held)
 	poll_order(&f, 2, order, &wc);
 	CHECK(order[0] == 0 && order[1] == 2);
 	check_pattern(f.remote_bytes, 200, 100, 6);
-	fix_close(&f);
 }
 
 TEST(a_lost_completion_ends_as_timed_out)
@@ -330,11 +318,10 @@ TEST(a_lost_completion_ends_as_timed_out)
 	const dg_fault_rule rule = { .action = DG_FAULT_LOSE, .count = 3, ALWAYS };
 	struct transfer t;
 	int64_t ticket;
-	struct fix f;
 	dg_wr wr;
 	dg_wc wc;
 
-	fault_open(&f, &rule, 1, 500 * MS);
+	FIXTURE(fix, f, fault_open, &rule, 1, 500 * MS);
 	wr = record(&f, DG_WRITE, 100, 0, 0);
 	wr.user = 5;
 	CHECK_EQ(dg_queue_post(f.q, &wr, 1), 0);
@@ -354,18 +341,16 @@ TEST(a_lost_completion_ends_as_timed_out)
 	wr.local_offset = wr.remote_offset = 1000;
 	CHECK_EQ(done(&f.tq, &wr).status, DG_OK);
 	close_regions(&f); /* the regions have nothing in flight */
-	fix_close(&f);
 }
 
 TEST(arming_reports_a_lost_completion)
 {
 	const dg_fault_rule rule = { .action = DG_FAULT_LOSE, .count = 1, ALWAYS };
 	uint64_t start;
-	struct fix f;
 	dg_wr wr;
 	dg_wc wc;
 
-	fault_open(&f, &rule, 1, 300 * MS);
+	FIXTURE(fix, f, fault_open, &rule, 1, 300 * MS);
 	wr = record(&f, DG_WRITE, 100, 0, 0);
 	CHECK_EQ(dg_queue_post(f.q, &wr, 1), 0);
 	CHECK_EQ(dg_queue_poll(f.q, &wc, 1, 0), 0);
@@ -376,17 +361,15 @@ TEST(arming_reports_a_lost_completion)
 	CHECK_EQ(dg_queue_arm(f.q), 0);
 	CHECK_EQ(dg_queue_poll(f.q, &wc, 1, 0), 1);
 	CHECK_EQ(wc.status, DG_TIMED_OUT);
-	fix_close(&f);
 }
 
 TEST(places_of_lost_operations_are_missed_and_named)
 {
 	const dg_fault_rule rule = { .action = DG_FAULT_LOSE, .count = 6, ALWAYS };
-	struct fix f;
 	dg_wr wr[8];
 	dg_wc wc[8];
 
-	fault_open(&f, &rule, 1, 200 * MS);
+	FIXTURE(fix, f, fault_open, &rule, 1, 200 * MS);
 	for (uint32_t i = 0; i < 8; i++)
 		wr[i] = record(&f, DG_WRITE, 100, 0, 100 * i);
 	CHECK_EQ(dg_queue_run(f.q, wr, 6, wc, 20 * SECOND), 6);
@@ -399,7 +382,6 @@ TEST(places_of_lost_operations_are_missed_and_named)
 	CHECK_EQ(wc[1].status, DG_OK);
 	CHECK_EQ(dg_queue_close(f.q), 0);
 	close_regions(&f);
-	fix_close(&f);
 }
 
 TEST(closing_flushes_what_is_held_and_what_was_lost)
@@ -410,11 +392,10 @@ TEST(closing_flushes_what_is_held_and_what_was_lost)
 		{ .action = DG_FAULT_REORDER, .delay_ns = 100 * SECOND, ALWAYS },
 	};
 	struct transfer t;
-	struct fix f;
 	dg_wr wr[6];
 	dg_wc wc[8];
 
-	fault_open(&f, rules, 3, 1000 * SECOND);
+	FIXTURE(fix, f, fault_open, rules, 3, 1000 * SECOND);
 	for (uint32_t i = 0; i < 6; i++)
 		wr[i] = record(&f, DG_WRITE, 100, 0, 100 * i);
 	CHECK_EQ(dg_queue_post(f.q, wr, 6), 0);
@@ -430,17 +411,15 @@ TEST(closing_flushes_what_is_held_and_what_was_lost)
 	CHECK_EQ(take(&t, 0), 0);
 	CHECK_EQ(t.wc.status, DG_FLUSHED);
 	CHECK_EQ(dg_queue_pending(f.q), 0);
-	fix_close(&f);
 }
 
 TEST(a_lost_chain_gives_all_its_places_back_at_close)
 {
 	dg_fault_rule rule = { .action = DG_FAULT_DELAY, .delay_ns = 1000 * SECOND, .count = 1, ALWAYS };
-	struct fix f;
 	dg_wr wr[5];
 	dg_wc wc[8];
 
-	fault_open(&f, &rule, 1, 1000 * SECOND);
+	FIXTURE(fix, f, fault_open, &rule, 1, 1000 * SECOND);
 	for (uint32_t i = 0; i < 5; i++)
 		wr[i] = record(&f, DG_WRITE, 100, 0, 100 * i);
 	wr[1].flags = DG_FENCE | DG_CHAIN; /* waits in the ring behind the delayed operation */
@@ -452,18 +431,16 @@ TEST(a_lost_chain_gives_all_its_places_back_at_close)
 	CHECK_EQ(wc[0].status, DG_FLUSHED);
 	CHECK_EQ(wc[1].status, DG_FLUSHED);
 	CHECK_EQ(dg_queue_pending(f.q), 0);
-	fix_close(&f);
 }
 
 TEST(a_stamp_that_was_shared_says_so)
 {
 	const dg_fault_rule rule = { .action = DG_FAULT_DELAY, .delay_ns = 20 * MS, .count = 1, ALWAYS };
 	bool shared = false;
-	struct fix f;
 	dg_wr wr;
 	dg_wc wc[2];
 
-	fault_open(&f, &rule, 1, 20 * SECOND);
+	FIXTURE(fix, f, fault_open, &rule, 1, 20 * SECOND);
 	wr = record(&f, DG_WRITE, 100, 0, 0);
 	CHECK_EQ(dg_queue_run(f.q, &wr, 1, wc, PATIENCE), 1);
 	CHECK_EQ(wc[0].flags & DG_SHARED_STAMP, 0);
@@ -479,7 +456,6 @@ TEST(a_stamp_that_was_shared_says_so)
 		}
 	}
 	printf("a shared stamp was %sseen\n", shared ? "" : "not ");
-	fix_close(&f);
 }
 
 TEST(nonsense_rules_are_refused)

@@ -260,10 +260,9 @@ static void *put_and_get(void *arg)
 TEST(bytes_and_completions_are_seen_in_order)
 {
 	const uint64_t firsts[] = {0, (1ull << 56) - 100, 255 * DEPTH};
-	struct world w;
 	struct run runs[3];
 	pthread_t threads[3];
-	world_open(&w);
+	FIXTURE(world, w, world_open);
 	for (int i = 0; i < 3; i++) {
 		runs[i] = (struct run){.w = &w, .offset = 64 * (uint64_t)i, .rounds = 2000};
 		poster_open(&runs[i].p, &w, firsts[i]);
@@ -277,7 +276,6 @@ TEST(bytes_and_completions_are_seen_in_order)
 		CHECK_EQ(stats.failed, 0);
 		dg_ring_free(runs[i].p.ring);
 	}
-	world_close(&w);
 }
 
 #ifndef __SANITIZE_THREAD__ /* it does not know store barriers, which order the copies on Arm */
@@ -335,8 +333,7 @@ TEST(a_signal_is_seen_after_its_bytes)
 /* Litmus 5. Forbidden: a place shows a later state while first_error, stored before, is not seen. */
 TEST(the_first_error_is_seen_before_what_overtakes_it)
 {
-	struct world w;
-	world_open(&w);
+	FIXTURE(world, w, world_open);
 	for (int n = 0; n < 50; n++) {
 		struct poster p;
 		struct dg_gpu_request wrong = copy_request(&w, DG_OP_PUT, SIZE, 8);
@@ -352,7 +349,6 @@ TEST(the_first_error_is_seen_before_what_overtakes_it)
 			 dg_completion_state(first, DG_OUT_OF_BOUNDS));
 		dg_ring_free(p.ring);
 	}
-	world_close(&w);
 }
 
 static void *put_until_closed(void *arg)
@@ -377,8 +373,7 @@ static void *put_until_closed(void *arg)
  * to). */
 TEST(closing_ends_every_wait)
 {
-	struct world w;
-	world_open(&w);
+	FIXTURE(world, w, world_open);
 	for (int n = 0; n < 30; n++) {
 		struct run r = {.w = &w, .offset = 128};
 		pthread_t thread;
@@ -389,7 +384,6 @@ TEST(closing_ends_every_wait)
 		pthread_join(thread, NULL);
 		dg_ring_free(r.p.ring);
 	}
-	world_close(&w);
 }
 
 /* Random records, some of them nearly valid: none moves a byte outside the regions, and another
@@ -475,8 +469,7 @@ static void *ask_contested(void *arg)
 TEST(threads_close_and_ask_one_ring)
 {
 	enum { ROUNDS = 300, CLOSERS = 3, THREADS = CLOSERS + 1 };
-	struct world w;
-	world_open(&w);
+	FIXTURE(world, w, world_open);
 	for (int round = 0; round < ROUNDS; round++) {
 		pthread_t threads[THREADS];
 		struct contested c;
@@ -493,7 +486,6 @@ TEST(threads_close_and_ask_one_ring)
 		dg_ring_free(c.poster.ring);
 		dg_ring_free(c.other.ring);
 	}
-	world_close(&w);
 }
 
 TEST(a_closed_ring_outlives_its_proxy)
@@ -514,9 +506,8 @@ TEST(a_wrong_configuration_is_refused)
 {
 	const dg_ring_config wrong[] = {{.depth = 32}, {.depth = 100}, {.depth = 32768},
 					{.depth = 64, .first = 1ull << 56}};
-	struct world w;
 	dg_ring *ring;
-	world_open(&w);
+	FIXTURE(world, w, world_open);
 	for (int i = 0; i < 4; i++) {
 		CHECK_EQ(dg_ring_open(w.proxy, &wrong[i], &ring), -EINVAL);
 		CHECK(ring == NULL);
@@ -525,7 +516,6 @@ TEST(a_wrong_configuration_is_refused)
 	CHECK_EQ(dg_ring_open(w.proxy, &(dg_ring_config){.depth = 64}, &ring), 0);
 	CHECK_EQ(dg_proxy_close(w.proxy), -EBUSY);
 	dg_ring_free(ring);
-	world_close(&w);
 }
 
 /* Small and large copies in both directions, some with a flag, some invalid: each ends with its own
@@ -662,8 +652,7 @@ TEST(a_ring_does_not_write_into_a_region_with_the_name_of_its_closed_one)
 {
 	static char stranger[SIZE];
 	const dg_memory memory = {.addr = stranger, .size = SIZE, .fd = -1};
-	struct foreign f;
-	foreign_open(&f);
+	FIXTURE(foreign, f, foreign_open);
 	memset(f.w.target_bytes, 1, sizeof f.w.target_bytes);
 	CHECK_EQ(put_from(&f, 8), DG_OK);
 	CHECK_EQ(put_from(&f, SIZE), DG_OK);
@@ -676,29 +665,25 @@ TEST(a_ring_does_not_write_into_a_region_with_the_name_of_its_closed_one)
 	CHECK_EQ(put_from(&f, SIZE), DG_REMOTE_ACCESS_ERROR);
 	for (int i = 0; i < SIZE; i++)
 		CHECK_EQ(stranger[i], 0);
-	foreign_close(&f);
 }
 
 TEST(a_ring_does_not_read_a_region_with_the_name_of_its_closed_one)
 {
-	struct foreign f;
-	foreign_open(&f);
+	FIXTURE(foreign, f, foreign_open);
 	CHECK_EQ(put_from(&f, 8), DG_OK);
 	CHECK_EQ(dg_region_close(f.w.remote, PATIENCE), 0);
 	namesake(&f.w, f.w.remote_id, NULL, f.w.target);
 	CHECK_EQ(put_from(&f, 8), DG_LOCAL_ERROR);
 	CHECK_EQ(put_from(&f, SIZE), DG_LOCAL_ERROR);
-	foreign_close(&f);
 }
 
 TEST(a_receive_does_not_fill_a_region_with_the_name_of_its_closed_one)
 {
 	static char stranger[SIZE];
 	const dg_memory memory = {.addr = stranger, .size = SIZE, .fd = -1};
-	struct world w;
 	struct poster from, to;
 	dg_region *source;
-	world_open(&w);
+	FIXTURE(world, w, world_open);
 	const dg_memory bytes = {.addr = w.target_bytes, .size = SIZE, .fd = -1};
 	memset(w.target_bytes, 1, SIZE);
 	CHECK_EQ(dg_region_register(w.dev, &bytes, 3, &source), 0);
@@ -719,17 +704,15 @@ TEST(a_receive_does_not_fill_a_region_with_the_name_of_its_closed_one)
 	CHECK_EQ(stranger[0], 0);
 	dg_ring_free(from.ring);
 	dg_ring_free(to.ring);
-	world_close(&w);
 }
 
 TEST(a_prepared_operation_does_not_use_a_region_with_the_name_of_its_closed_one)
 {
 	static char stranger[SIZE];
 	const dg_memory memory = {.addr = stranger, .size = SIZE, .fd = -1};
-	struct world w;
 	dg_queue *q;
 	dg_prep *prepared;
-	world_open(&w);
+	FIXTURE(world, w, world_open);
 	CHECK_EQ(dg_queue_open(w.dev, DEPTH, DG_PATH_AUTO, 0, PATIENCE, &q), 0);
 	const dg_wr wr = {.local = w.local_id, .remote = w.remote_id, .size = 8, .op = DG_WRITE};
 	CHECK_EQ(dg_prep_open(q, &wr, 1, &prepared), 0);
@@ -739,7 +722,6 @@ TEST(a_prepared_operation_does_not_use_a_region_with_the_name_of_its_closed_one)
 	CHECK_EQ(dg_prep_close(prepared), 0);
 	CHECK_EQ(dg_queue_close(q), 0);
 	dg_queue_free(q);
-	world_close(&w);
 }
 
 TEST_MAIN(run_tests)

@@ -205,11 +205,10 @@ TEST(an_engine_that_sleeps_is_woken)
 {
 	uint64_t end = dg_now_ns() + BUDGET;
 	unsigned round = 0, bad = 0;
-	struct fix f;
 	dg_wr wr;
 	dg_wc wc;
 
-	fix_regions(&f, 4096, 0);
+	FIXTURE(fix, f, fix_regions, 4096, 0);
 	CHECK_EQ(test_queue_open(&f.tq, f.dev, 2, DG_PATH_WORKER, 100000, PATIENCE), 0);
 	f.q = f.tq.q;
 	wr = record(&f, DG_WRITE, 8, 0, 0);
@@ -223,7 +222,6 @@ TEST(an_engine_that_sleeps_is_woken)
 	}
 	printf("%u rounds, %u bad\n", round, bad);
 	CHECK(bad == 0 || bad <= tolerated(round));
-	fix_close(&f);
 }
 
 /*

@@ -77,10 +77,9 @@ static void check_done(struct program *p, uint16_t index)
 
 static void each_opcode_moves_its_bytes(uint32_t mode)
 {
-	struct pair p;
 	uint64_t *word, *old;
 
-	pair_open(&p, mode);
+	FIXTURE(pair, p, pair_open, mode);
 	word = (uint64_t *)(p.theirs + 4096);
 	old = (uint64_t *)(p.mine + 8192);
 	fill(p.mine, 1000, 1);
@@ -99,7 +98,6 @@ static void each_opcode_moves_its_bytes(uint32_t mode)
 	CHECK_EQ(old[0], 0);
 	CHECK_EQ(old[1], 5);
 	CHECK_EQ(old[2], 9);
-	pair_close(&p);
 }
 
 TEST(entries_are_executed_with_a_proxy_doorbell)
@@ -159,11 +157,10 @@ static void put_list(struct pair *p, uint8_t opcode, uint32_t count)
 TEST(entries_and_receives_have_lists_of_segments)
 {
 	enum { COUNT = 30 };
-	struct pair p;
 	uint8_t *const list = aligned_alloc(64, 16 * DG_NIC_SGES);
 	uint8_t expected[3 * COUNT];
 
-	pair_open(&p, DG_NIC_RECORD);
+	FIXTURE(pair, p, pair_open, DG_NIC_RECORD);
 	CHECK_EQ(dg_nic_qp_close(p.b.qp), 0);
 	free(p.b.c.receive_ring);
 	p.b.c.receive_ring = list;
@@ -198,16 +195,14 @@ TEST(entries_and_receives_have_lists_of_segments)
 	CHECK_EQ(wait_receive(&p.b).size, 3 * COUNT);
 	for (uint32_t i = 0, at = 1000, done = 0; done < 3 * COUNT; at += 2 * (2 + i), done += 2 + i, i++)
 		CHECK_EQ(memcmp(p.theirs + at, expected + done, 2 + i < 3 * COUNT - done ? 2 + i : 3 * COUNT - done), 0);
-	pair_close(&p);
 }
 
 TEST(a_message_is_tried_as_often_as_the_program_asks)
 {
-	struct pair p;
 	struct cqe c;
 	const dg_nic_retries sender = {.timeout = 8, .retries = 1, .rnr_retries = 3}, receiver = {.rnr_timer = 12};
 
-	pair_open(&p, DG_NIC_PROXY);
+	FIXTURE(pair, p, pair_open, DG_NIC_PROXY);
 	CHECK_EQ(dg_nic_qp_set_retries(p.a.qp, &(dg_nic_retries){.rnr_retries = 8}), -EINVAL);
 	CHECK_EQ(dg_nic_qp_set_retries(p.a.qp, &sender), 0);
 	CHECK_EQ(dg_nic_qp_set_retries(p.b.qp, &receiver), 0);
@@ -224,16 +219,14 @@ TEST(a_message_is_tried_as_often_as_the_program_asks)
 	CHECK_EQ(c.syndrome, SYNDROME_RECEIVE_RETRIES);
 	CHECK_EQ(c.bytes[54], 0x87);
 	CHECK_EQ(qp_info(&p.b).state, DG_NIC_RTS);
-	pair_close(&p);
 }
 
 TEST(a_peer_that_is_not_ready_is_waited_for_as_long_as_the_program_asks)
 {
-	struct pair p;
 	struct cqe c;
 	const dg_nic_retries retries = {.timeout = 10, .retries = 1, .rnr_retries = 7};
 
-	pair_open(&p, DG_NIC_PROXY);
+	FIXTURE(pair, p, pair_open, DG_NIC_PROXY);
 	CHECK_EQ(dg_nic_qp_set_retries(p.a.qp, &retries), 0);
 	CHECK_EQ(dg_nic_qp_modify(p.b.qp, DG_NIC_RESET, NULL, 0), 0);
 	const uint64_t begin = dg_now_ns();
@@ -243,15 +236,13 @@ TEST(a_peer_that_is_not_ready_is_waited_for_as_long_as_the_program_asks)
 	CHECK(dg_now_ns() - begin >= 2 * 4194304);
 	CHECK_EQ(c.syndrome, SYNDROME_RETRIES);
 	CHECK_EQ(c.bytes[54], 0x81);
-	pair_close(&p);
 }
 
 TEST(over_uc_what_cannot_be_delivered_is_dropped)
 {
-	struct pair p;
 	struct cqe c;
 
-	pair_open(&p, DG_NIC_PROXY);
+	FIXTURE(pair, p, pair_open, DG_NIC_PROXY);
 	use_transport(&p, DG_NIC_UC);
 	for (uint16_t i = 0; i < 2; i++) { /* no receive: each waits for one */
 		const uint64_t begin = dg_now_ns();
@@ -276,7 +267,6 @@ TEST(over_uc_what_cannot_be_delivered_is_dropped)
 	c = wait_cqe(&p.a);
 	CHECK_EQ(c.syndrome, SYNDROME_LOCAL_QP);
 	CHECK_EQ(qp_info(&p.a).state, DG_NIC_ERROR);
-	pair_close(&p);
 }
 
 /* Has the NIC's thread make no pass until the other function is called. Passes of a test go on. */
@@ -308,10 +298,9 @@ static void serve(struct program *p)
 
 TEST(over_uc_a_message_after_a_dropped_one_waits_for_its_receive)
 {
-	struct pair p;
 	struct cqe c;
 
-	pair_open(&p, DG_NIC_PROXY);
+	FIXTURE(pair, p, pair_open, DG_NIC_PROXY);
 	use_transport(&p, DG_NIC_UC);
 	put_send(&p.a, WQE_SEND, p.mine, p.lkey, 5);
 	ring(&p.a);
@@ -325,7 +314,6 @@ TEST(over_uc_a_message_after_a_dropped_one_waits_for_its_receive)
 	release_passes(p.nic);
 	check_done(&p.a, 1);
 	CHECK_EQ(wait_receive(&p.b).size, 7);
-	pair_close(&p);
 }
 
 static struct nic_verdict verdicts[4];
@@ -356,10 +344,9 @@ static const struct nic_observer judging = {.entry = judge, .ended = entry_ended
 TEST(entries_wait_or_are_lost_as_an_observer_says)
 {
 	const uint64_t wait_ns = 20000000;
-	struct pair p;
 	struct cqe c;
 
-	pair_open(&p, DG_NIC_PROXY);
+	FIXTURE(pair, p, pair_open, DG_NIC_PROXY);
 	use_transport(&p, DG_NIC_UC);
 	dg_nic_observe(p.nic, &judging);
 	memset(verdicts, 0, sizeof(verdicts));
@@ -387,16 +374,14 @@ TEST(entries_wait_or_are_lost_as_an_observer_says)
 	CHECK(dg_now_ns() >= verdicts[2].due_ns);
 	CHECK_EQ(c.syndrome, SYNDROME_RETRIES);
 	CHECK_EQ(c.bytes[54], 0x81);
-	pair_close(&p);
 }
 
 TEST(messages_arrive_in_receives)
 {
-	struct pair p;
 	uint8_t w[64] = { 0 };
 	struct cqe c;
 
-	pair_open(&p, DG_NIC_PROXY);
+	FIXTURE(pair, p, pair_open, DG_NIC_PROXY);
 	fill(p.mine, 100, 3);
 	control(&p.a, w, WQE_SEND_IMM, 2, WQE_CQE);
 	put32(w + 12, 0x12345678);
@@ -411,7 +396,6 @@ TEST(messages_arrive_in_receives)
 	CHECK_EQ(be32_at(c.bytes + 36), 0x12345678);
 	check_done(&p.a, 0);
 	check_pattern(p.theirs + 50, 0, 100, 3);
-	pair_close(&p);
 }
 
 
@@ -450,10 +434,9 @@ TEST(a_message_to_a_queue_pair_without_receives_fails)
 	dg_nic_qp_info info;
 	dg_nic_address to, from;
 	uint8_t w[64] = { 0 };
-	struct pair p;
 	struct cqe c;
 
-	pair_open(&p, DG_NIC_PROXY);
+	FIXTURE(pair, p, pair_open, DG_NIC_PROXY);
 	other = p.b;
 	other.c.receive_ring = NULL;
 	other.c.receive_entries = other.c.receive_sges = 0;
@@ -475,7 +458,6 @@ TEST(a_message_to_a_queue_pair_without_receives_fails)
 	CHECK_EQ(c.syndrome, SYNDROME_RECEIVE_RETRIES);
 	CHECK_SAYS(qp_info(&p.a).why, "without a receive queue");
 	CHECK_EQ(dg_nic_qp_close(other.qp), 0);
-	pair_close(&p);
 }
 
 /* Starts both queue pairs again. */
@@ -530,9 +512,8 @@ TEST(wrong_entries_end_their_queue_pair)
 		{ 32, 4, WQE_INLINE | 13, SYNDROME_LOCAL_QP, "inline bytes" },
 		{ 32, 4, 0xffffffff, SYNDROME_LOCAL_QP, "inline bytes" },
 	};
-	struct pair p;
 
-	pair_open(&p, DG_NIC_PROXY);
+	FIXTURE(pair, p, pair_open, DG_NIC_PROXY);
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		uint8_t w[1024];
 
@@ -545,16 +526,14 @@ TEST(wrong_entries_end_their_queue_pair)
 		check_error(&p, cases[i].syndrome, cases[i].why);
 		restart(&p);
 	}
-	pair_close(&p);
 }
 
 TEST(number_of_segments_must_fit)
 {
 	static const uint8_t counts[] = { 0, 1, 2, 63 };
-	struct pair p;
 	uint8_t w[1024];
 
-	pair_open(&p, DG_NIC_PROXY);
+	FIXTURE(pair, p, pair_open, DG_NIC_PROXY);
 	for (size_t i = 0; i < sizeof(counts); i++) {
 		write_entry(&p, w);
 		put32(w + 4, p.a.qpn << 8 | counts[i]);
@@ -574,15 +553,13 @@ TEST(number_of_segments_must_fit)
 		}
 		restart(&p);
 	}
-	pair_close(&p);
 }
 
 TEST(keys_have_rights_and_a_domain)
 {
-	struct pair p;
 	uint32_t read_only, other_domain;
 
-	pair_open(&p, DG_NIC_PROXY);
+	FIXTURE(pair, p, pair_open, DG_NIC_PROXY);
 	CHECK_EQ(dg_nic_key_open(p.nic, p.r_theirs, (uintptr_t)p.theirs, 7, DG_NIC_REMOTE_READ, &read_only), 0);
 	CHECK_EQ(dg_nic_key_open(p.nic, p.r_theirs, (uintptr_t)p.theirs, 8, ALL_ACCESS, &other_domain), 0);
 	put_copy(&p.a, WQE_WRITE, p.theirs, read_only, p.mine, p.lkey, 64);
@@ -601,15 +578,13 @@ TEST(keys_have_rights_and_a_domain)
 	put_copy(&p.a, WQE_READ, p.theirs, read_only, p.mine, p.lkey, 64);
 	check_error(&p, SYNDROME_REMOTE_ACCESS, "unknown");
 	CHECK_EQ(dg_nic_key_close(p.nic, read_only), -EINVAL);
-	pair_close(&p);
 }
 
 TEST(atomic_operations_are_checked)
 {
-	struct pair p;
 	uint8_t w[1024];
 
-	pair_open(&p, DG_NIC_PROXY);
+	FIXTURE(pair, p, pair_open, DG_NIC_PROXY);
 	put_atomic(&p.a, WQE_ATOMIC_FA, p.theirs + 4, p.rkey, 1, 0, p.mine, p.lkey);
 	check_error(&p, SYNDROME_REMOTE_REQUEST, "not aligned");
 	restart(&p);
@@ -622,16 +597,14 @@ TEST(atomic_operations_are_checked)
 	data_segment(w + 48, p.mine, p.lkey, 16);
 	put_entry(&p.a, w, 1);
 	check_error(&p, SYNDROME_LOCAL_LENGTH, "old value");
-	pair_close(&p);
 }
 
 TEST(masked_atomic_operations_change_their_bits)
 {
-	struct pair p;
 	uint8_t w[128] = { 0 };
 	uint64_t *word;
 
-	pair_open(&p, DG_NIC_PROXY);
+	FIXTURE(pair, p, pair_open, DG_NIC_PROXY);
 	word = (uint64_t *)(p.theirs + 64);
 	*word = 0x1122334455667788;
 	/* 8 bytes: two blocks. Compare the low byte, swap the high one. */
@@ -662,16 +635,14 @@ TEST(masked_atomic_operations_change_their_bits)
 	CHECK_EQ(*(uint32_t *)(p.theirs + 96), 0x00060000);
 	CHECK_EQ(*(uint32_t *)(p.mine + 8), 0x0005ffff);
 	CHECK_EQ(*(uint32_t *)(p.theirs + 100), 0);
-	pair_close(&p);
 }
 
 TEST(entries_may_have_many_segments)
 {
-	struct pair p;
 	uint8_t w[1024] = { 0 };
 	uint32_t at = 2;
 
-	pair_open(&p, DG_NIC_PROXY);
+	FIXTURE(pair, p, pair_open, DG_NIC_PROXY);
 	for (int i = 0; i < 60; i++) /* so that the entry wraps in the ring */
 		put_short(&p.a, WQE_NOP, i == 59 ? WQE_CQE : 0);
 	ring(&p.a);
@@ -694,14 +665,11 @@ TEST(entries_may_have_many_segments)
 	check_pattern(p.theirs, 0, 6 * 144, 9);
 	CHECK_EQ(p.theirs[6 * 144], 0);
 	CHECK_EQ(qp_info(&p.a).taken, 60 + (at + 3) / 4);
-	pair_close(&p);
 }
 
 static void a_doorbell_that_goes_back_is_ignored(uint32_t mode)
 {
-	struct pair p;
-
-	pair_open(&p, mode);
+	FIXTURE(pair, p, pair_open, mode);
 	for (int i = 0; i < 8; i++)
 		put_short(&p.a, WQE_NOP, WQE_CQE);
 	ring(&p.a);
@@ -726,7 +694,6 @@ static void a_doorbell_that_goes_back_is_ignored(uint32_t mode)
 	CHECK_EQ(qp_info(&p.a).syndrome, SYNDROME_LOCAL_QP);
 	usleep(2000);
 	CHECK_EQ(qp_info(&p.a).taken, 9 + SENDS);
-	pair_close(&p);
 }
 
 TEST(doorbells_only_go_forward)
@@ -737,10 +704,9 @@ TEST(doorbells_only_go_forward)
 
 TEST(rings_and_indices_wrap)
 {
-	struct pair p;
 	const int laps = repeats(1100); /* more than 65536 entries: the index wraps, too */
 
-	pair_open(&p, DG_NIC_RECORD);
+	FIXTURE(pair, p, pair_open, DG_NIC_RECORD);
 	for (int lap = 0; lap < laps; lap++) {
 		for (int i = 0; i < SENDS; i++) {
 			p.mine[i] = (uint8_t)(lap + i);
@@ -751,19 +717,17 @@ TEST(rings_and_indices_wrap)
 			check_done(&p.a, (uint16_t)(lap * SENDS + i));
 		CHECK_EQ(memcmp(p.mine, p.theirs, SENDS), 0);
 	}
-	pair_close(&p);
 }
 
 TEST(a_collapsed_cq_has_the_last_entry)
 {
-	struct pair p;
 	dg_nic_qp_config c;
 	dg_nic_cq *cq;
 	dg_nic_qp *qp;
 	struct program one;
 	dg_nic_address b;
 
-	pair_open(&p, DG_NIC_PROXY);
+	FIXTURE(pair, p, pair_open, DG_NIC_PROXY);
 	program_open(&one, p.nic, DG_NIC_PROXY, SENDS, CQES);
 	CHECK_EQ(dg_nic_qp_close(one.qp), 0);
 	c = one.c;
@@ -784,16 +748,14 @@ TEST(a_collapsed_cq_has_the_last_entry)
 	CHECK_EQ(dg_nic_cq_close(cq), -EBUSY);
 	program_close(&one);
 	CHECK_EQ(dg_nic_cq_close(cq), 0);
-	pair_close(&p);
 }
 
 TEST(a_wait_holds_its_own_queue_only)
 {
-	struct pair p;
 	uint8_t w[64] = { 0 };
 	uint32_t cqn;
 
-	pair_open(&p, DG_NIC_PROXY);
+	FIXTURE(pair, p, pair_open, DG_NIC_PROXY);
 	CHECK_EQ(dg_nic_cq_number(p.b.send_cq, &cqn), 0);
 	control(&p.a, w, WQE_WAIT, 2, WQE_CQE);
 	put32(w + 24, 1); /* the second CQE */
@@ -815,7 +777,6 @@ TEST(a_wait_holds_its_own_queue_only)
 	put32(w + 28, 0xfffff);
 	put_entry(&p.a, w, 1);
 	check_error(&p, SYNDROME_LOCAL_QP, "CQ to wait for");
-	pair_close(&p);
 }
 
 TEST(large_entries_keep_their_order)
@@ -883,10 +844,9 @@ TEST(an_atomic_operation_waits_for_the_writes_before_it)
 
 TEST(a_region_closed_under_traffic_ends_the_queue_pair)
 {
-	struct pair p;
 	struct cqe c = { .syndrome = 0 };
 
-	pair_open(&p, DG_NIC_PROXY);
+	FIXTURE(pair, p, pair_open, DG_NIC_PROXY);
 	for (int i = 0; i < SENDS / 2; i++)
 		put_copy(&p.a, WQE_WRITE, p.theirs, p.rkey, p.mine, p.lkey, 64);
 	ring(&p.a);
@@ -898,7 +858,6 @@ TEST(a_region_closed_under_traffic_ends_the_queue_pair)
 		c = wait_cqe(&p.a);
 	CHECK_EQ(c.syndrome, SYNDROME_REMOTE_ACCESS);
 	CHECK_SAYS(qp_info(&p.a).why, "closed region");
-	pair_close(&p);
 }
 
 /* As munmap(), but no other thread's memory can take the place before the NIC looks there. */
@@ -1012,10 +971,9 @@ TEST(other_faults_are_those_of_the_program)
 
 TEST(an_error_flushes_receives)
 {
-	struct pair p;
 	struct cqe c;
 
-	pair_open(&p, DG_NIC_PROXY);
+	FIXTURE(pair, p, pair_open, DG_NIC_PROXY);
 	put_receive(&p.b, p.theirs, p.rkey, 10);
 	put_receive(&p.b, p.theirs, p.rkey, 10);
 	CHECK_EQ(dg_nic_qp_modify(p.b.qp, DG_NIC_ERROR, NULL, 0), 0);
@@ -1029,15 +987,13 @@ TEST(an_error_flushes_receives)
 	put_copy(&p.a, WQE_WRITE, p.theirs, p.rkey, p.mine, p.lkey, 64);
 	ring(&p.a);
 	CHECK_EQ(wait_cqe(&p.a).syndrome, SYNDROME_RETRIES);
-	pair_close(&p);
 }
 
 TEST(messages_that_do_not_fit_are_errors_of_both)
 {
-	struct pair p;
 	struct cqe c;
 
-	pair_open(&p, DG_NIC_PROXY);
+	FIXTURE(pair, p, pair_open, DG_NIC_PROXY);
 	put_receive(&p.b, p.theirs, p.rkey, 99);
 	put_send(&p.a, WQE_SEND, p.mine, p.lkey, 100);
 	ring(&p.a);
@@ -1048,7 +1004,6 @@ TEST(messages_that_do_not_fit_are_errors_of_both)
 	CHECK_EQ(c.opcode, CQE_RECEIVE_ERROR);
 	CHECK_EQ(c.syndrome, SYNDROME_LOCAL_LENGTH);
 	CHECK_EQ(qp_info(&p.b).state, DG_NIC_ERROR);
-	pair_close(&p);
 }
 
 /* A second pair, whose receiver shares the receives of the first one's. */
@@ -1080,10 +1035,9 @@ static void check_receive(struct pair *p, uint32_t qpn, uint8_t syndrome, uint32
 
 TEST(queue_pairs_share_receives)
 {
-	struct pair p;
 	struct program from, to;
 
-	pair_open(&p, DG_NIC_PROXY);
+	FIXTURE(pair, p, pair_open, DG_NIC_PROXY);
 	open_sharing(&p, &from, &to);
 	/* More messages than the ring has places, in turn; each takes the next receive. */
 	for (uint32_t i = 0; i < 3 * RECEIVES; i++) {
@@ -1119,7 +1073,6 @@ TEST(queue_pairs_share_receives)
 	CHECK_SAYS(dg_last_error(), "(ERROR) has no receives");
 	put_receive(&p.b, p.theirs, p.rkey, 10);
 	check_receive(&p, p.b.qpn, SYNDROME_FLUSHED, 0);
-	pair_close(&p);
 }
 
 enum { PLACES = 8, PLACE = 32 };
@@ -1166,12 +1119,11 @@ static void check_listed(struct pair *p, struct program *from, struct program *t
 
 TEST(a_list_of_receives_is_taken_in_its_order)
 {
-	struct pair p;
 	struct program from, to, other_from, other_to;
 	dg_nic_srq *srq;
 	uint32_t record = 0;
 
-	pair_open(&p, DG_NIC_PROXY);
+	FIXTURE(pair, p, pair_open, DG_NIC_PROXY);
 	uint8_t *list = aligned_alloc(64, PLACES * PLACE);
 	const dg_nic_srq_config c = {
 		.ring = list, .entries = PLACES, .sges = 1, .record = &record, .pd = 7};
@@ -1198,7 +1150,6 @@ TEST(a_list_of_receives_is_taken_in_its_order)
 	program_close(&other_to);
 	CHECK_EQ(dg_nic_srq_close(srq), 0);
 	free(list);
-	pair_close(&p);
 }
 
 /* Ends an entry of p->b, of which the error is SYNDROME_BIND or none. */
@@ -1275,9 +1226,8 @@ TEST(a_window_gives_access_to_a_part_until_it_is_invalidated)
 TEST(windows_are_bound_to_what_their_lkey_allows)
 {
 	uint32_t parent, window, second, foreign, read_only;
-	struct pair p;
 
-	open_window(&p, 1, &parent, &window);
+	FIXTURE(pair, p, open_window, 1, &parent, &window);
 	CHECK_EQ(dg_nic_window_open(p.nic, 3, 7, &second), -EINVAL);
 	CHECK_EQ(dg_nic_window_open(p.nic, 2, 7, &second), 0);
 	CHECK_EQ(dg_nic_key_open(p.nic, p.r_theirs, 0, 8, DG_NIC_LOCAL_WRITE | DG_NIC_BIND, &foreign), 0);
@@ -1308,7 +1258,6 @@ TEST(windows_are_bound_to_what_their_lkey_allows)
 	put_window(&p.b, second, 10, p.b.qpn, parent, p.theirs, 0, 8, REMOTE_WRITE);
 	check_window(&p, SYNDROME_BIND, "still bound");
 	CHECK_EQ(dg_nic_window_close(p.nic, parent), -EINVAL);
-	pair_close(&p);
 }
 
 /* A SEND that asks the receiver to invalidate a window; not yet told to the NIC. */
@@ -1326,10 +1275,9 @@ static void put_invalidating(struct pair *p, uint32_t key)
 TEST(a_message_invalidates_a_window_of_its_receiver)
 {
 	uint32_t parent, window;
-	struct pair p;
 	struct cqe c;
 
-	open_window(&p, 2, &parent, &window);
+	FIXTURE(pair, p, open_window, 2, &parent, &window);
 	put_window(&p.b, window, 9, p.b.qpn, parent, p.theirs + 100, 0, 50, REMOTE_WRITE);
 	check_window(&p, 0, NULL);
 	const uint32_t key = (window & ~0xffu) | 9;
@@ -1353,15 +1301,13 @@ TEST(a_message_invalidates_a_window_of_its_receiver)
 	ring(&p.a);
 	CHECK_EQ(wait_cqe(&p.a).syndrome, SYNDROME_REMOTE_ACCESS);
 	CHECK_EQ(wait_receive(&p.b).syndrome, SYNDROME_LOCAL_ACCESS);
-	pair_close(&p);
 }
 
 TEST(a_window_is_invalidated_by_one_of_two_messages)
 {
 	uint32_t parent, window;
-	struct pair p;
 
-	open_window(&p, 2, &parent, &window);
+	FIXTURE(pair, p, open_window, 2, &parent, &window);
 	const uint32_t key = (window & ~0xffu) | 9;
 	put_window(&p.b, window, 9, p.b.qpn, parent, p.theirs + 100, 0, 50, REMOTE_WRITE);
 	check_window(&p, 0, NULL);
@@ -1372,7 +1318,6 @@ TEST(a_window_is_invalidated_by_one_of_two_messages)
 	CHECK_EQ(wait_cqe(&p.a).syndrome, SYNDROME_REMOTE_ACCESS);
 	CHECK_EQ(wait_receive(&p.b).syndrome, 0);
 	CHECK_EQ(wait_receive(&p.b).syndrome, SYNDROME_LOCAL_ACCESS);
-	pair_close(&p);
 }
 
 /* Its number may be that of another queue pair later. */
@@ -1462,10 +1407,9 @@ static void put_xrc(struct pair *p, uint32_t number, uint32_t size)
 TEST(an_entry_of_xrc_names_the_queue_that_takes_it)
 {
 	struct xrc_queue q[2], stranger;
-	struct pair p;
 	struct cqe c;
 
-	pair_open(&p, DG_NIC_PROXY);
+	FIXTURE(pair, p, pair_open, DG_NIC_PROXY);
 	use_xrc(&p);
 	for (uint32_t i = 0; i < 2; i++)
 		xrc_queue_open(&q[i], p.nic, FIRST_QUEUE + i, DOMAIN);
@@ -1487,15 +1431,13 @@ TEST(an_entry_of_xrc_names_the_queue_that_takes_it)
 	xrc_queue_close(&stranger);
 	for (int i = 0; i < 2; i++)
 		xrc_queue_close(&q[i]);
-	pair_close(&p);
 }
 
 TEST(a_queue_of_xrc_closed_with_a_message_in_it_ends_the_connection)
 {
 	struct xrc_queue q[2];
-	struct pair p;
 
-	pair_open(&p, DG_NIC_PROXY);
+	FIXTURE(pair, p, pair_open, DG_NIC_PROXY);
 	use_xrc(&p);
 	for (uint32_t i = 0; i < 2; i++) {
 		xrc_queue_open(&q[i], p.nic, FIRST_QUEUE + i, DOMAIN);
@@ -1517,16 +1459,14 @@ TEST(a_queue_of_xrc_closed_with_a_message_in_it_ends_the_connection)
 	CHECK_EQ(wait_cqe(&p.a).syndrome, SYNDROME_RETRIES);
 	CHECK_EQ(qp_info(&p.b).state, DG_NIC_ERROR);
 	xrc_queue_close(&q[1]);
-	pair_close(&p);
 }
 
 TEST(queue_pairs_of_rc_take_no_receives_of_a_queue_for_xrc)
 {
 	struct xrc_queue q;
-	struct pair p;
 	dg_nic_qp *qp;
 
-	pair_open(&p, DG_NIC_PROXY);
+	FIXTURE(pair, p, pair_open, DG_NIC_PROXY);
 	xrc_queue_open(&q, p.nic, FIRST_QUEUE, DOMAIN);
 	dg_nic_qp_config c = p.b.c;
 	c.receive_entries = 0;
@@ -1534,7 +1474,6 @@ TEST(queue_pairs_of_rc_take_no_receives_of_a_queue_for_xrc)
 	CHECK_EQ(dg_nic_qp_open(p.nic, &c, &qp), -EINVAL);
 	CHECK_SAYS(dg_last_error(), "not for XRC");
 	xrc_queue_close(&q);
-	pair_close(&p);
 }
 
 static uint64_t passes(dg_nic *n)
@@ -1558,14 +1497,13 @@ static void check_async(int fd, uint64_t event, uint32_t type)
 
 TEST(asynchronous_events_are_sent_once)
 {
-	struct pair p;
 	struct program from, to;
 	dg_nic_srq *srq;
 	dg_nic_async_event e;
 	uint32_t record = 0;
 	int fds[2];
 
-	pair_open(&p, DG_NIC_PROXY);
+	FIXTURE(pair, p, pair_open, DG_NIC_PROXY);
 	CHECK_EQ(pipe2(fds, O_NONBLOCK | O_CLOEXEC), 0);
 	uint8_t *list = aligned_alloc(64, PLACES * PLACE);
 	const dg_nic_srq_config c = {.ring = list, .entries = PLACES, .sges = 1, .record = &record, .pd = 7,
@@ -1599,15 +1537,13 @@ TEST(asynchronous_events_are_sent_once)
 	close(fds[0]);
 	close(fds[1]);
 	free(list);
-	pair_close(&p);
 }
 
 TEST(a_cq_goes_on_in_another_ring)
 {
-	struct pair p;
 	struct cqe c;
 
-	pair_open(&p, DG_NIC_PROXY);
+	FIXTURE(pair, p, pair_open, DG_NIC_PROXY);
 	uint8_t *larger = cq_memory(2 * CQES), *old = p.a.cqes;
 	put_short(&p.a, WQE_NOP, WQE_CQE);
 	ring(&p.a);
@@ -1622,7 +1558,6 @@ TEST(a_cq_goes_on_in_another_ring)
 	p.a.seen = 2;
 	check_done(&p.a, 1);
 	free(old);
-	pair_close(&p);
 }
 
 TEST(a_cq_is_not_made_smaller_than_what_was_not_polled)
@@ -1675,12 +1610,11 @@ static void put_datagram(struct pair *p, struct program *from, uint32_t to, uint
 
 TEST(datagrams_arrive_with_a_header_or_are_dropped)
 {
-	struct pair p;
 	struct program a, b;
 	struct cqe c;
 	uint8_t header[DG_NIC_GRH] = {0x60, [6] = 0x1b};
 
-	pair_open(&p, DG_NIC_PROXY);
+	FIXTURE(pair, p, pair_open, DG_NIC_PROXY);
 	open_datagrams(&p, &a);
 	open_datagrams(&p, &b);
 	fill(p.mine, DG_NIC_MTU, 5);
@@ -1717,7 +1651,6 @@ TEST(datagrams_arrive_with_a_header_or_are_dropped)
 	CHECK_EQ(wait_cqe(&a).syndrome, SYNDROME_LOCAL_LENGTH);
 	program_close(&a);
 	program_close(&b);
-	pair_close(&p);
 }
 
 TEST(a_datagram_into_unmapped_memory_ends_its_receiver)
@@ -1744,40 +1677,35 @@ TEST(a_datagram_into_unmapped_memory_ends_its_receiver)
 
 TEST(datagrams_have_no_other_operations)
 {
-	struct pair p;
 	struct program a;
 
-	pair_open(&p, DG_NIC_PROXY);
+	FIXTURE(pair, p, pair_open, DG_NIC_PROXY);
 	open_datagrams(&p, &a);
 	put_copy(&a, WQE_WRITE, p.theirs, p.rkey, p.mine, p.lkey, 8);
 	ring(&a);
 	CHECK_EQ(wait_cqe(&a).syndrome, SYNDROME_LOCAL_QP);
 	CHECK_SAYS(qp_info(&a).why, "opcode, not of this transport");
 	program_close(&a);
-	pair_close(&p);
 }
 
 TEST(a_wrong_receive_is_an_error_of_both)
 {
-	struct pair p;
 	struct cqe c;
 
-	pair_open(&p, DG_NIC_PROXY);
+	FIXTURE(pair, p, pair_open, DG_NIC_PROXY);
 	put_receive(&p.b, p.theirs + SIZE - 10, p.rkey, 11);
 	put_send(&p.a, WQE_SEND, p.mine, p.lkey, 5);
 	ring(&p.a);
 	c = wait_receive(&p.b);
 	CHECK_EQ(c.syndrome, SYNDROME_LOCAL_PROTECTION);
 	CHECK_EQ(wait_cqe(&p.a).syndrome, SYNDROME_REMOTE_OPERATION);
-	pair_close(&p);
 }
 
 TEST(messages_go_both_ways_in_order)
 {
-	struct pair p;
 	const uint32_t rounds = (uint32_t)repeats(2000);
 
-	pair_open(&p, DG_NIC_PROXY);
+	FIXTURE(pair, p, pair_open, DG_NIC_PROXY);
 	for (uint32_t i = 0; i < rounds; i++) {
 		struct cqe c;
 
@@ -1812,16 +1740,14 @@ TEST(messages_go_both_ways_in_order)
 	CHECK_EQ(c.opcode, CQE_WRITE_IMM);
 	CHECK_EQ(c.size, 30);
 	CHECK_EQ(be32_at(c.bytes + 36), 5);
-	pair_close(&p);
 }
 
 TEST(short_messages_may_lie_in_the_cqe)
 {
-	struct pair p;
 	struct cqe c;
 	dg_nic_address a, b;
 
-	pair_open(&p, DG_NIC_PROXY);
+	FIXTURE(pair, p, pair_open, DG_NIC_PROXY);
 	CHECK_EQ(dg_nic_qp_close(p.b.qp), 0);
 	p.b.c.inline_receive = 1;
 	CHECK_EQ(dg_nic_qp_open(p.nic, &p.b.c, &p.b.qp), 0);
@@ -1845,7 +1771,6 @@ TEST(short_messages_may_lie_in_the_cqe)
 	c = wait_receive(&p.b);
 	CHECK_EQ(c.op_own & CQE_INLINE_32, 0);
 	check_pattern(p.theirs, 0, 33, 4);
-	pair_close(&p);
 }
 
 TEST(a_fence_and_a_dump_wait_for_earlier_entries)
@@ -1879,10 +1804,9 @@ TEST(a_fence_and_a_dump_wait_for_earlier_entries)
 TEST(queue_pairs_take_turns)
 {
 	enum { N = 8, MANY = 256 };
-	struct pair p;
 	struct program q[N];
 
-	pair_open(&p, DG_NIC_PROXY);
+	FIXTURE(pair, p, pair_open, DG_NIC_PROXY);
 	for (int i = 0; i < N; i++) {
 		program_open(&q[i], p.nic, DG_NIC_PROXY, MANY, CQES);
 		const dg_nic_address self = address_of(&q[i]);
@@ -1902,7 +1826,6 @@ TEST(queue_pairs_take_turns)
 	dg_poller_unlock(&p.nic->poller);
 	for (int i = 0; i < N; i++)
 		program_close(&q[i]);
-	pair_close(&p);
 }
 
 TEST(a_full_cq_keeps_its_cqes_and_ends_with_its_queue_pair)
@@ -1998,10 +1921,9 @@ TEST(a_thread_that_is_to_spin_sleeps_where_others_need_its_cpu)
 
 TEST(a_forked_child_can_only_close)
 {
-	struct pair p;
 	int status;
 
-	pair_open(&p, DG_NIC_PROXY);
+	FIXTURE(pair, p, pair_open, DG_NIC_PROXY);
 	const pid_t pid = fork();
 	if (!pid) {
 		dg_nic_stats stats;
@@ -2019,12 +1941,10 @@ TEST(a_forked_child_can_only_close)
 	put_short(&p.a, WQE_NOP, WQE_CQE);
 	ring(&p.a);
 	check_done(&p.a, 0);
-	pair_close(&p);
 }
 
 TEST(wrong_configurations_are_refused)
 {
-	struct pair p;
 	dg_nic_qp_config c;
 	dg_nic_qp *qp;
 	dg_nic_cq *cq;
@@ -2032,7 +1952,7 @@ TEST(wrong_configurations_are_refused)
 	uint32_t key;
 	dg_nic_address far = { .gid = { 1 }, .qpn = 5 };
 
-	pair_open(&p, DG_NIC_PROXY);
+	FIXTURE(pair, p, pair_open, DG_NIC_PROXY);
 	c = p.a.c;
 	c.send_entries = 3;
 	CHECK_EQ(dg_nic_qp_open(p.nic, &c, &qp), -EINVAL);
@@ -2061,7 +1981,6 @@ TEST(wrong_configurations_are_refused)
 	CHECK_EQ(dg_nic_qp_set_doorbell(p.a.qp, DG_NIC_PROXY, (uint64_t *)((char *)&p.a.doorbell + 4), NULL),
 		 -EINVAL);
 	CHECK_EQ(dg_nic_close(p.nic), -EBUSY);
-	pair_close(&p);
 }
 
 /* Two NICs of this process: a queue pair of each is connected to one of the other. */
@@ -2149,10 +2068,9 @@ static void *close_nic(void *nic)
 
 TEST(a_nic_that_is_closed_while_another_connects_harms_it_not)
 {
-	struct pair p;
 	dg_nic_address to = { .qpn = 1 << 10 };
 
-	pair_open(&p, DG_NIC_PROXY);
+	FIXTURE(pair, p, pair_open, DG_NIC_PROXY);
 	for (int i = 0; i < 100; i++) {
 		pthread_t closer;
 		dg_nic *q;
@@ -2169,19 +2087,17 @@ TEST(a_nic_that_is_closed_while_another_connects_harms_it_not)
 		if (!rc)
 			CHECK_EQ(dg_nic_qp_modify(p.a.qp, DG_NIC_RTS, NULL, 0), 0);
 	}
-	pair_close(&p);
 }
 
 TEST(an_armed_cq_sends_one_event_for_a_cqe)
 {
-	struct pair p;
 	struct program c;
 	struct pollfd readable;
 	uint32_t record[2];
 	uint64_t event, before;
 	int fds[2];
 
-	pair_open(&p, DG_NIC_PROXY);
+	FIXTURE(pair, p, pair_open, DG_NIC_PROXY);
 	program_open(&c, p.nic, DG_NIC_PROXY, SENDS, CQES);
 	CHECK_EQ(dg_nic_qp_close(c.qp), 0);
 	CHECK_EQ(dg_nic_cq_close(c.send_cq), 0);
@@ -2217,15 +2133,13 @@ TEST(an_armed_cq_sends_one_event_for_a_cqe)
 	program_close(&c);
 	close(fds[0]);
 	close(fds[1]);
-	pair_close(&p);
 }
 
 TEST(messages_of_an_earlier_connection_are_not_taken)
 {
-	struct pair p;
 	uint64_t before;
 
-	pair_open(&p, DG_NIC_PROXY);
+	FIXTURE(pair, p, pair_open, DG_NIC_PROXY);
 	put_receive(&p.b, p.theirs, p.rkey, 64);
 	put_send(&p.a, WQE_SEND, p.mine, p.lkey, 64);
 	ring(&p.a);
@@ -2248,7 +2162,6 @@ TEST(messages_of_an_earlier_connection_are_not_taken)
 	put_send(&p.a, WQE_SEND, p.mine, p.lkey, 32);
 	ring(&p.a);
 	CHECK_EQ(wait_receive(&p.b).size, 32);
-	pair_close(&p);
 }
 
 /* As over a wire, where the sequence numbers of both sides no longer fit. */
@@ -2314,7 +2227,6 @@ TEST(parts_of_an_adapter_have_numbers_of_their_own)
 
 TEST(gpu_memory_is_reached_by_the_provider)
 {
-	struct pair p;
 	uint8_t w[128] = { 0 };
 
 	provider = "cuda";
@@ -2323,7 +2235,7 @@ TEST(gpu_memory_is_reached_by_the_provider)
 	each_opcode_moves_its_bytes(DG_NIC_PROXY);
 	masked_atomic_operations_change_their_bits();
 	messages_arrive_in_receives();
-	pair_open(&p, DG_NIC_PROXY);
+	FIXTURE(pair, p, pair_open, DG_NIC_PROXY);
 	/* Inline bytes, and pinned memory on both sides behind them. */
 	control(&p.a, w, WQE_WRITE, 4, WQE_CQE);
 	remote_segment(w + 16, p.theirs + 10, p.rkey);
@@ -2344,19 +2256,17 @@ TEST(gpu_memory_is_reached_by_the_provider)
 	ring(&p.a);
 	CHECK_EQ(dg_region_close(p.r_theirs, PATIENCE), 0);
 	put_atomic(&p.a, WQE_ATOMIC_FA, p.theirs, p.rkey, 1, 0, p.mine, p.lkey);
-	pair_close(&p);
 }
 
 /* As an adapter's writes arrive on PCIe: a word never before the bytes of the entries before it. */
 TEST(a_word_in_gpu_memory_is_seen_after_the_writes_before_it)
 {
 	enum { BYTES = 4096, ROUNDS = 200 };
-	struct pair p;
 
 	provider = "cuda";
 	if (dg_provider_probe(provider, false))
 		SKIP(dg_last_error());
-	pair_open(&p, DG_NIC_PROXY);
+	FIXTURE(pair, p, pair_open, DG_NIC_PROXY);
 	const _Atomic uint64_t *last = (_Atomic uint64_t *)(p.theirs + BYTES - 8);
 	const _Atomic uint64_t *word = (_Atomic uint64_t *)(p.theirs + BYTES + 64);
 	for (uint64_t i = 1; i <= ROUNDS; i++) {
@@ -2373,19 +2283,17 @@ TEST(a_word_in_gpu_memory_is_seen_after_the_writes_before_it)
 		for (uint16_t j = 0; j < 3; j++)
 			check_done(&p.a, (uint16_t)(3 * (i - 1) + j));
 	}
-	pair_close(&p);
 }
 
 /* Write-values are executed in order, so words behind each other need no call of their own. */
 TEST(words_in_gpu_memory_are_written_in_few_calls)
 {
 	enum { WORDS = 58, CALLS = 2 + 2 }; /* two at least; more if the NIC sees some of them late */
-	struct pair p;
 
 	provider = "cuda";
 	if (dg_provider_probe(provider, false))
 		SKIP(dg_last_error());
-	pair_open(&p, DG_NIC_PROXY);
+	FIXTURE(pair, p, pair_open, DG_NIC_PROXY);
 	gpu_knobs("copy_us=2000");
 	/* Meanwhile all words are posted. */
 	put_copy(&p.a, WQE_WRITE, p.theirs + SIZE / 2, p.rkey, p.mine, p.lkey, 4096);
@@ -2400,7 +2308,6 @@ TEST(words_in_gpu_memory_are_written_in_few_calls)
 	for (uint32_t i = 0; i < WORDS; i++)
 		CHECK_EQ(*(uint64_t *)(p.theirs + 64 * i), i + 1);
 	CHECK(gpu_calls("cuStreamBatchMemOp") <= CALLS);
-	pair_close(&p);
 }
 
 static uint64_t seed = 88172645463325252;

@@ -132,10 +132,9 @@ static uint32_t bind_window(struct here *h)
 /* The other side of most tests: posts receives, and says what it got. */
 static void receiver(int fd)
 {
-	struct here h;
 	uint8_t command;
 
-	open_with(&h, fd, true);
+	FIXTURE(here, h, open_with, fd, true);
 	while (hears(fd, &command, 1) && command != 'q') {
 		if (command == 'r') {
 			put_receive(&h.p, h.bytes + 8192, h.mine.key, 4096);
@@ -166,7 +165,6 @@ static void receiver(int fd)
 		if (command != 'w')
 			tell(fd);
 	}
-	here_close(&h);
 }
 
 static void order(struct other *o, char command)
@@ -360,11 +358,10 @@ TEST(a_key_of_another_domain_or_range_is_refused)
 TEST(a_killed_peer_ends_its_queue_pairs_only)
 {
 	struct other o = start(receiver);
-	struct here h;
 	struct program own;
 	uint64_t limit;
 
-	here_open(&h, o.fd);
+	FIXTURE(here, h, here_open, o.fd);
 	program_open(&own, h.nic, DG_NIC_PROXY, SENDS, CQES);
 	const dg_nic_address self = address_of(&own);
 	program_connect(&own, &self);
@@ -390,20 +387,17 @@ TEST(a_killed_peer_ends_its_queue_pairs_only)
 		CHECK(dg_now_ns() < limit);
 	}
 	program_close(&own);
-	here_close(&h);
 }
 
 TEST(a_killed_peer_ends_a_queue_pair_that_only_receives)
 {
 	struct other o = start(receiver);
-	struct here h;
 
-	here_open(&h, o.fd);
+	FIXTURE(here, h, here_open, o.fd);
 	put_receive(&h.p, h.bytes, h.mine.key, 100);
 	kill_and_reap(o);
 	CHECK_EQ(wait_receive(&h.p).syndrome, SYNDROME_FLUSHED);
 	CHECK_SAYS(qp_info(&h.p).why, "ended");
-	here_close(&h);
 }
 
 /* A process that writes random words to all that its NIC publishes, but for the numbers that keep
@@ -432,10 +426,9 @@ static void vandal(int fd)
 TEST(a_peer_that_lies_ends_its_queue_pairs_only)
 {
 	struct other o = start(vandal);
-	struct here h;
 	struct program own;
 
-	here_open(&h, o.fd);
+	FIXTURE(here, h, here_open, o.fd);
 	tell(o.fd);
 	program_open(&own, h.nic, DG_NIC_PROXY, SENDS, CQES);
 	const dg_nic_address self = address_of(&own);
@@ -462,7 +455,6 @@ TEST(a_peer_that_lies_ends_its_queue_pairs_only)
 	tell(o.fd);
 	CHECK_EQ(waitpid(o.pid, NULL, 0), o.pid);
 	program_close(&own);
-	here_close(&h);
 }
 
 static void *second_at(const struct here *h, size_t offset)

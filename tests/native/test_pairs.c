@@ -440,9 +440,7 @@ TEST(handles_may_be_freed_in_any_order)
 /* A ticket that another thread took does not take the next operation of its slot. */
 TEST(a_ticket_is_good_for_one_operation)
 {
-	struct fix f;
-
-	fix_open(&f, BYTES, 1);
+	FIXTURE(fix, f, fix_open, BYTES, 1);
 	for (int i = 0; i < 40; i++) {
 		dg_wr wr = record(&f, DG_WRITE, 8, 0, 0);
 		int64_t ticket, next;
@@ -457,7 +455,6 @@ TEST(a_ticket_is_good_for_one_operation)
 		CHECK_EQ(dg_transfer_drop(ticket), -EINVAL);
 		CHECK_EQ(dg_transfer_wait(next, PATIENCE, &wc), 0);
 	}
-	fix_close(&f);
 }
 
 TEST_MAIN(run_tests)

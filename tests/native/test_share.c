@@ -15,12 +15,11 @@
 static void mover(int fd)
 {
 	struct token token;
-	struct fix f;
 	dg_wr wr[2];
 	dg_wc wc;
 
 	hear(fd, &token, sizeof(token));
-	import_fix(&f, &token, SIZE, 8);
+	FIXTURE(fix, f, import_fix, &token, SIZE, 8);
 	wr[0] = record(&f, DG_READ, SIZE, 0, 0);
 	CHECK_EQ(done(&f.tq, wr).status, DG_OK);
 	check_pattern(f.local_bytes, 0, SIZE, 1);
@@ -42,7 +41,6 @@ static void mover(int fd)
 	CHECK_EQ(wc.status, DG_OK);
 	say_int(fd, info_of(f.remote).method);
 	CHECK_EQ(dg_region_close(f.remote, PATIENCE), 0);
-	fix_close(&f);
 }
 
 static void check_moved(const uint8_t *bytes)
@@ -114,18 +112,16 @@ TEST(plain_memory_is_copied_by_the_exporter_else)
 static void would_be_writer(int fd)
 {
 	struct token token;
-	struct fix f;
 	dg_wr wr;
 
 	hear(fd, &token, sizeof(token));
-	import_fix(&f, &token, 4096, 4);
+	FIXTURE(fix, f, import_fix, &token, 4096, 4);
 	CHECK_EQ(info_of(f.remote).access, DG_ACCESS_READ);
 	wr = record(&f, DG_READ, 4096, 0, 0);
 	CHECK_EQ(done(&f.tq, &wr).status, DG_OK);
 	check_pattern(f.local_bytes, 0, 4096, 1);
 	wr = record(&f, DG_WRITE, 1, 0, 0);
 	CHECK_EQ(dg_queue_post(f.q, &wr, 1), -EACCES);
-	fix_close(&f);
 }
 
 TEST(a_narrowed_export_is_read_only)
@@ -307,7 +303,6 @@ static void malformed_sender(int fd)
 	struct dg_share_request q = { .magic = SHARE_MAGIC, .version = SHARE_VERSION, .kind = SHARE_RELEASE, .slot = 12345 };
 	struct dg_descriptor d;
 	struct token token;
-	struct fix f;
 	int server;
 
 	hear(fd, &token, sizeof(token));
@@ -336,7 +331,7 @@ static void malformed_sender(int fd)
 	q.kind = SHARE_IMPORT;
 	q.version = SHARE_VERSION + 1;
 	CHECK_EQ(dg_unix_socket_send(server, &q, sizeof(q), NULL, 0), (ssize_t)sizeof(q));
-	import_fix(&f, &token, 4096, 4);
+	FIXTURE(fix, f, import_fix, &token, 4096, 4);
 	CHECK(dg_now_ns() - start < LINGER_S * SECOND / 2);
 	q.version = SHARE_VERSION;
 	q.kind = SHARE_RELEASE; /* a connection's own slots only, so this frees none of another */
@@ -347,7 +342,6 @@ static void malformed_sender(int fd)
 	CHECK_EQ(done(&f.tq, &(dg_wr){ .op = DG_READ, .local = f.l, .remote = f.r, .size = 4096 }).status, DG_OK);
 	close(server);
 	CHECK_EQ(dg_region_close(f.remote, 0), 0);
-	fix_close(&f);
 }
 
 TEST(malformed_requests_are_rejected_and_other_clients_unaffected)
@@ -404,11 +398,10 @@ TEST(only_a_file_that_can_shrink_may_fault)
 static void file_importer(int fd)
 {
 	struct token token;
-	struct fix f;
 	dg_wr wr;
 
 	hear(fd, &token, sizeof(token));
-	import_fix(&f, &token, 16 * 4096, 4);
+	FIXTURE(fix, f, import_fix, &token, 16 * 4096, 4);
 	wr = record(&f, DG_READ, 16 * 4096, 0, 0);
 	CHECK_EQ(done(&f.tq, &wr).status, DG_OK);
 	check_pattern(f.local_bytes, 0, 16 * 4096, 1);
@@ -419,7 +412,6 @@ static void file_importer(int fd)
 	CHECK_EQ(done(&f.tq, &wr).status, DG_REMOTE_ACCESS_ERROR);
 	wr = record(&f, DG_READ, 4096, 0, 0);
 	CHECK_EQ(done(&f.tq, &wr).status, DG_OK);
-	fix_close(&f);
 }
 
 TEST(an_exported_file_that_is_cut_gives_errors_and_no_signal)

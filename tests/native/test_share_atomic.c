@@ -83,17 +83,15 @@ struct order {
 static void other_side(int fd)
 {
 	struct order o;
-	struct fix f;
 
 	hear(fd, &o, sizeof(o));
-	import_at(&f, &o.token, o.path);
+	FIXTURE(fix, f, import_at, &o.token, o.path);
 	say_int(fd, 0); /* ready */
 	hear_int(fd);
 	if (o.locked)
 		add_locked(&f);
 	else
 		add_many(&f, ADDS);
-	fix_close(&f);
 }
 
 /* Both processes work on exported memory concurrently. Returns the value of the word at `at`. */
@@ -138,12 +136,11 @@ TEST(a_lock_by_compare_swap_guards_what_two_processes_write)
 static void unmapped_side(int fd)
 {
 	struct token token;
-	struct fix f;
 	dg_wr wr;
 	dg_wc wc;
 
 	hear(fd, &token, sizeof(token));
-	import_fix(&f, &token, 2 * PAGE, 8);
+	FIXTURE(fix, f, import_fix, &token, 2 * PAGE, 8);
 	say_int(fd, info_of(f.remote).method);
 	hear_int(fd);
 	add_many(&f, FAR_ADDS);
@@ -153,7 +150,6 @@ static void unmapped_side(int fd)
 	CHECK_EQ(dg_queue_run(f.q, &wr, 1, &wc, SECOND), 1);
 	CHECK_EQ(wc.status, DG_REMOTE_ACCESS_ERROR);
 	CHECK_EQ(old_of(&f, atomic_record(&f, DG_FETCH_ADD, LOCK, 1, 0)), 6);
-	fix_close(&f);
 }
 
 /* Its own process changes the words at the same time, by its CPU. */
@@ -190,11 +186,10 @@ TEST(memory_that_may_fault_is_only_for_the_local_side)
 {
 	dg_memory m = plain_memory(pages(SIZE), SIZE);
 	dg_region *fallible;
-	struct fix f;
 	dg_wr wr;
 	dg_wc wc;
 
-	fix_open(&f, SIZE, 8);
+	FIXTURE(fix, f, fix_open, SIZE, 8);
 	m.flags = DG_MEMORY_MAY_FAULT;
 	fallible = exportable(f.dev, &m);
 	wr = atomic_record(&f, DG_FETCH_ADD, COUNTER, 7, 0);
@@ -208,20 +203,18 @@ TEST(memory_that_may_fault_is_only_for_the_local_side)
 	wr.remote = id_of(imported(f.dev, fallible, RW));
 	CHECK_EQ(dg_queue_run(f.q, &wr, 1, &wc, SECOND), -EOPNOTSUPP);
 	CHECK_SAYS(dg_last_error(), "can only copy");
-	fix_close(&f);
 }
 
 /* Adds until the region is revoked, and reports how often. */
 static void adds_until_revoked(int fd)
 {
 	struct order o;
-	struct fix f;
 	dg_wr wr;
 	dg_wc wc;
 	int added = 0;
 
 	hear(fd, &o, sizeof(o));
-	import_at(&f, &o.token, o.path);
+	FIXTURE(fix, f, import_at, &o.token, o.path);
 	wr = atomic_record(&f, DG_FETCH_ADD, COUNTER, 1, 0);
 	for (;;) {
 		CHECK_EQ(dg_queue_run(f.q, &wr, 1, &wc, 20 * SECOND), 1);
@@ -232,7 +225,6 @@ static void adds_until_revoked(int fd)
 	}
 	CHECK_EQ(wc.status, DG_REMOTE_ACCESS_ERROR);
 	say_int(fd, added);
-	fix_close(&f);
 }
 
 /* After the region was closed, the word must equal the number of reported additions. */

@@ -32,10 +32,9 @@ static void busy_importer(int fd)
 {
 	struct transfer t[DEPTH];
 	struct token token;
-	struct fix f;
 
 	hear(fd, &token, sizeof(token));
-	import_fix(&f, &token, BIG, DEPTH);
+	FIXTURE(fix, f, import_fix, &token, BIG, DEPTH);
 	post_all(&f, t, BIG);
 	say_int(fd, info_of(f.remote).method);
 	for (uint32_t i = 0; i < DEPTH; i++) {
@@ -43,7 +42,6 @@ static void busy_importer(int fd)
 		say_int(fd, t[i].wc.status);
 	}
 	CHECK_EQ(dg_region_close(f.remote, PATIENCE), 0);
-	fix_close(&f);
 }
 
 struct exporting {

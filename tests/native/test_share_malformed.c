@@ -235,12 +235,11 @@ static void exporter_that_grows(int fd)
 TEST(a_memfd_that_grew_is_mapped_anew)
 {
 	struct other o = start(exporter_that_grows);
-	struct fix f;
 	uint8_t buf[DG_DESCRIPTOR_MAX];
 	dg_region *r[2];
 	dg_wr wr;
 
-	fix_open(&f, 4096, 4);
+	FIXTURE(fix, f, fix_open, 4096, 4);
 	fill(f.local_bytes, 4096, 1);
 	for (int i = 0; i < 2; i++) {
 		int len = hear_int(o.fd);
@@ -255,7 +254,6 @@ TEST(a_memfd_that_grew_is_mapped_anew)
 	CHECK_EQ(done(&f.tq, &wr).status, DG_OK);
 	say_int(o.fd, 0);
 	join(o);
-	fix_close(&f);
 }
 
 /* Replies to an import of unshared memory, and to each copy with an undefined status. */
@@ -292,7 +290,6 @@ TEST(an_undefined_status_ends_the_transfer)
 	struct other o = start(exporter_with_undefined_status);
 	struct dg_descriptor d = { .size = 4096, .access = DG_ACCESS_READ };
 	uint8_t buf[DG_DESCRIPTOR_MAX];
-	struct fix f;
 	dg_region *r;
 	dg_wr wr;
 	dg_wc wc;
@@ -300,7 +297,7 @@ TEST(an_undefined_status_ends_the_transfer)
 	snprintf(d.path, sizeof(d.path), "%s/liar.sock", own_folder);
 	say(o.fd, d.path, sizeof(d.path));
 	hear_int(o.fd);
-	fix_open(&f, 4096, 4);
+	FIXTURE(fix, f, fix_open, 4096, 4);
 	CHECK_EQ(dg_boot_id(d.boot_id), 0);
 	CHECK_EQ(dg_region_import(f.dev, buf, dg_descriptor_pack(&d, buf, sizeof(buf)), PATIENCE, &r), 0);
 	wr = record(&f, DG_READ, 2048, 0, 0);
@@ -311,7 +308,6 @@ TEST(an_undefined_status_ends_the_transfer)
 	CHECK_EQ(wc.status, DG_IO_FAILED);
 	CHECK_EQ(dg_region_close(r, PATIENCE), 0);
 	join(o);
-	fix_close(&f);
 }
 
 TEST_MAIN(run_with_own_folder)

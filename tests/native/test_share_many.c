@@ -21,10 +21,9 @@ static void importer_of_many(int fd)
 	uint32_t count = hear_int(fd);
 	dg_region **r = calloc(count, sizeof(*r));
 	struct token t;
-	struct fix f;
 
 	hear(fd, &t, sizeof(t));
-	import_fix(&f, &t, 4096, 8);
+	FIXTURE(fix, f, import_fix, &t, 4096, 8);
 	for (uint32_t i = 0; i < count; i++) {
 		dg_wr wr = record(&f, DG_WRITE, 1, 1, 0);
 
@@ -41,7 +40,6 @@ static void importer_of_many(int fd)
 	say_int(fd, 0);
 	hear_int(fd);
 	free(r);
-	fix_close(&f);
 }
 
 static double seconds_since(uint64_t start)
@@ -326,11 +324,10 @@ static void in_child(void (*body)(struct fix *f, dg_prep *p), struct fix *f, dg_
 
 TEST(a_forked_child_gets_eownerdead_and_leaves_the_parent_intact)
 {
-	struct fix f;
 	dg_prep *p;
 	dg_wr wr;
 
-	fix_open(&f, 4096, 4);
+	FIXTURE(fix, f, fix_open, 4096, 4);
 	wr = record(&f, DG_WRITE, 8, 0, 0);
 	CHECK_EQ(dg_prep_open(f.q, &wr, 1, &p), 0);
 	in_child(child_gets_eownerdead, &f, p);
@@ -340,7 +337,6 @@ TEST(a_forked_child_gets_eownerdead_and_leaves_the_parent_intact)
 	CHECK_EQ(info_of(f.source).importers, 1);
 	CHECK_EQ(dg_region_close(f.remote, 0), 0);
 	f.remote = imported(f.dev, f.source, RW); /* the share server still replies */
-	fix_close(&f);
 }
 
 static void close_all_of(struct fix *f, dg_prep *p)
@@ -367,16 +363,14 @@ TEST(a_child_of_a_process_that_never_exported_gets_eownerdead)
 
 static void own_device(struct fix *f, dg_prep *p)
 {
-	struct fix mine;
 	dg_wr wr;
 
 	(void)p;
-	fix_open(&mine, 4096, 4);
+	FIXTURE(fix, mine, fix_open, 4096, 4);
 	wr = record(&mine, DG_WRITE, 100, 0, 0);
 	CHECK_EQ(done(&mine.tq, &wr).status, DG_OK);
 	wr.remote = f->r; /* the parent's */
 	CHECK(dg_queue_post(mine.q, &wr, 1) < 0);
-	fix_close(&mine);
 }
 
 TEST(a_forked_child_may_open_a_device_of_its_own)
@@ -420,12 +414,11 @@ TEST(a_dead_exporter_is_noticed_though_its_child_lives)
 	struct other o = start(exporter_with_child);
 	uint64_t killed;
 	struct token t;
-	struct fix f;
 	pid_t child;
 	dg_wr wr;
 
 	hear(o.fd, &t, sizeof(t));
-	import_fix(&f, &t, 4096, 4);
+	FIXTURE(fix, f, import_fix, &t, 4096, 4);
 	wr = record(&f, DG_WRITE, 8, 0, 0);
 	CHECK_EQ(done(&f.tq, &wr).status, DG_OK);
 	say_int(o.fd, 0);
@@ -438,7 +431,6 @@ TEST(a_dead_exporter_is_noticed_though_its_child_lives)
 	CHECK_EQ(kill(child, 0), 0); /* the child is alive and has not kept the parent's socket */
 	CHECK_EQ(done(&f.tq, &wr).status, DG_PEER_LOST);
 	CHECK_EQ(kill(child, SIGKILL), 0);
-	fix_close(&f);
 }
 
 static atomic_bool enough;

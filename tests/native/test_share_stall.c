@@ -292,12 +292,11 @@ static void import_sparse(void)
 {
 	struct importing one;
 	struct token t;
-	struct fix f;
 	char path[100];
 	int server, conn, memory;
 	dg_wr wr;
 
-	fix_open(&f, 4096, 4);
+	FIXTURE(fix, f, fix_open, 4096, 4);
 	snprintf(path, sizeof(path), "%s/sparse.sock", own_folder);
 	server = listener_at(path, 5);
 	t = token_of(path);
@@ -317,7 +316,6 @@ static void import_sparse(void)
 	close(conn);
 	close(server);
 	unlink(path);
-	fix_close(&f);
 }
 
 TEST(a_sparse_memfd_is_imported_without_its_pages)

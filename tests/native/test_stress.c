@@ -354,10 +354,9 @@ TEST(a_stale_id_is_refused_while_its_place_is_taken_again)
 	uint64_t end = dg_now_ns() + SECONDS * SECOND / 2;
 	uint32_t stale[300];
 	pthread_t thread;
-	struct fix f;
 	dg_wc wc;
 
-	fix_open(&f, 4096, 4);
+	FIXTURE(fix, f, fix_open, 4096, 4);
 	for (int i = 0; i < 300; i++) {
 		dg_region *r = registered(f.dev, f.local_bytes, 64, RW);
 
@@ -373,7 +372,6 @@ TEST(a_stale_id_is_refused_while_its_place_is_taken_again)
 		}
 	atomic_store(&over, true);
 	CHECK_EQ(pthread_join(thread, NULL), 0);
-	fix_close(&f);
 }
 
 TEST_MAIN(run_tests)

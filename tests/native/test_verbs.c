@@ -157,7 +157,7 @@ struct pair_fix {
 	dg_region *second;
 };
 
-static void pair_open(struct pair_fix *p, bool far)
+static void pair_fix_open(struct pair_fix *p, bool far)
 {
 	p->o = start(exporting);
 	for (int i = 0; i < 2; i++) {
@@ -169,7 +169,7 @@ static void pair_open(struct pair_fix *p, bool far)
 	p->second = import_of(p->f.dev, &p->t[1]);
 }
 
-static void pair_close(struct pair_fix *p)
+static void pair_fix_close(struct pair_fix *p)
 {
 	fix_close(&p->f);
 	say_int(p->o.fd, END);
@@ -186,10 +186,9 @@ static int status_of_read(struct pair_fix *p, dg_region *from)
 
 static void both_ways(bool far)
 {
-	struct pair_fix p;
 	dg_wr wr;
 
-	pair_open(&p, far);
+	FIXTURE(pair_fix, p, pair_fix_open, far);
 	CHECK_EQ(info_of(p.f.remote).method, DG_METHOD_RDMA);
 	for (int i = 0; i < 2; i++) {
 		CHECK_EQ(status_of_read(&p, i ? p.second : p.f.remote), DG_OK);
@@ -201,7 +200,6 @@ static void both_ways(bool far)
 	asked(p.o, CHECK_FIRST);
 	wr.remote = id_of(p.second);
 	CHECK_EQ(dg_queue_post(p.f.q, &wr, 1), -EACCES);
-	pair_close(&p);
 }
 
 TEST(another_process_reads_and_writes)
@@ -216,9 +214,7 @@ TEST(another_machine_reads_and_writes)
 
 static void closing(bool far)
 {
-	struct pair_fix p;
-
-	pair_open(&p, far);
+	FIXTURE(pair_fix, p, pair_fix_open, far);
 	CHECK_EQ(status_of_read(&p, p.f.remote), DG_OK);
 	CHECK_EQ(status_of_read(&p, p.second), DG_OK);
 	asked(p.o, CLOSE_FIRST);
@@ -228,7 +224,6 @@ static void closing(bool far)
 	check_pattern(p.f.local_bytes, 0, SIZE, 9);
 	CHECK_EQ(info_of(p.f.remote).revoked, 1);
 	CHECK_EQ(status_of_read(&p, p.second), DG_OK);
-	pair_close(&p);
 }
 
 TEST(a_closed_region_refuses_another_process_and_others_go_on)
@@ -244,13 +239,10 @@ TEST(a_closed_region_refuses_another_machine_and_others_go_on)
 /* The region is closed before the importer's queue has a connection for it. */
 TEST(a_region_closed_before_its_first_transfer_is_refused)
 {
-	struct pair_fix p;
-
-	pair_open(&p, true);
+	FIXTURE(pair_fix, p, pair_fix_open, true);
 	asked(p.o, CLOSE_FIRST);
 	CHECK_EQ(status_of_read(&p, p.f.remote), DG_REMOTE_ACCESS_ERROR);
 	CHECK_EQ(status_of_read(&p, p.second), DG_OK);
-	pair_close(&p);
 }
 
 static void killing_the_exporter(bool far, bool used)
@@ -259,7 +251,7 @@ static void killing_the_exporter(bool far, bool used)
 	dg_region *own;
 	uint8_t *bytes;
 
-	pair_open(&p, far);
+	pair_fix_open(&p, far);
 	bytes = pages(SIZE);
 	own = imported(p.f.dev, registered(p.f.dev, bytes, SIZE, RW), RW);
 	if (used)
@@ -303,7 +295,7 @@ TEST(an_operation_that_is_run_ends_as_one_that_is_posted)
 {
 	struct pair_fix p;
 
-	pair_open(&p, true);
+	pair_fix_open(&p, true);
 	for (int i = 0; i < 40; i++) {
 		memset(p.f.local_bytes, 0, SIZE);
 		CHECK_EQ(status_of_run(&p, i % 2 ? p.second : p.f.remote, i % 3 ? 64 : SIZE), DG_OK);
@@ -396,14 +388,11 @@ static void silent_address(struct dg_descriptor *d)
 
 TEST(a_descriptor_whose_address_is_not_reached_names_it_and_the_device)
 {
-	struct pair_fix p;
-
-	pair_open(&p, false);
+	FIXTURE(pair_fix, p, pair_fix_open, false);
 	refused_import(&p, 0, other_network, -EXDEV, "address 192.0.2.1 is not on the network of rxe0 (10.9.0.");
 	CHECK_SAYS(dg_last_error(), "ip route get 192.0.2.1");
 	refused_import(&p, 0, silent_address, -ENOTCONN, "address 10.9.0.77 does not answer on the network of rxe0");
 	CHECK_EQ(status_of_read(&p, p.second), DG_OK);
-	pair_close(&p);
 }
 
 /* Makes the kernel enforce the limit of locked memory, from which CAP_IPC_LOCK exempts a
@@ -481,14 +470,12 @@ static int ack_unless_repeated(struct rdma_cm_event *e)
 
 TEST(events_that_are_repeated_do_no_harm)
 {
-	struct fix f;
-
 	CHECK_EQ(dg_verbs_load(), 0);
 	next_event = dg_verbs.rdma_get_cm_event;
 	ack_event = dg_verbs.rdma_ack_cm_event;
 	dg_verbs.rdma_get_cm_event = repeat;
 	dg_verbs.rdma_ack_cm_event = ack_unless_repeated;
-	fix_open(&f, SIZE, 16);
+	FIXTURE(fix, f, fix_open, SIZE, 16);
 	for (int i = 0; i < 3; i++) {
 		const dg_wr wr = record(&f, DG_READ, SIZE, 0, 0);
 		dg_region *again = imported(f.dev, f.source, RW);
@@ -497,7 +484,6 @@ TEST(events_that_are_repeated_do_no_harm)
 		CHECK_EQ(dg_region_close(again, PATIENCE), 0);
 	}
 	CHECK(n_repeated >= 12);
-	fix_close(&f);
 }
 
 /* Delivers the exporter's answer once, before the address is resolved. */
@@ -538,7 +524,6 @@ static int remove_device(struct rdma_event_channel *c, struct rdma_cm_event **e)
 
 TEST(a_device_that_was_removed_is_named)
 {
-	struct fix f;
 	dg_memory m = plain_memory(pages(SIZE), SIZE);
 	struct token t;
 	dg_region *r;
@@ -547,7 +532,7 @@ TEST(a_device_that_was_removed_is_named)
 	CHECK_EQ(dg_verbs_load(), 0);
 	next_event = dg_verbs.rdma_get_cm_event;
 	dg_verbs.rdma_get_cm_event = remove_device;
-	fix_open(&f, SIZE, 16);
+	FIXTURE(fix, f, fix_open, SIZE, 16);
 	t = export_of(f.source, RW);
 	wr = record(&f, DG_READ, SIZE, 0, 0);
 	CHECK_EQ(done(&f.tq, &wr).status, DG_OK);
@@ -556,7 +541,6 @@ TEST(a_device_that_was_removed_is_named)
 	CHECK_SAYS(dg_last_error(), "rxe0 was removed");
 	CHECK_EQ(dg_region_register(f.dev, &m, RW, &r), -ENODEV);
 	CHECK_SAYS(dg_last_error(), "close this device, and open another one");
-	fix_close(&f);
 }
 
 /* Sends requests with an invalid magic number, each with a new id, as many as there is time for. */
@@ -601,10 +585,9 @@ TEST(an_importer_is_served_among_a_flood_of_requests)
 {
 	struct other o = start(flooding);
 	struct dg_descriptor d;
-	struct fix f;
 	struct token t;
 
-	fix_open(&f, SIZE, 16);
+	FIXTURE(fix, f, fix_open, SIZE, 16);
 	t = export_of(f.source, RW);
 	CHECK_EQ(dg_descriptor_parse(t.bytes, t.len, &d), 0);
 	say(o.fd, d.blob, sizeof(struct verbs_blob));
@@ -618,14 +601,11 @@ TEST(an_importer_is_served_among_a_flood_of_requests)
 		CHECK_EQ(dg_region_close(r, PATIENCE), 0);
 	}
 	kill_and_reap(o);
-	fix_close(&f);
 }
 
 TEST(forged_and_stale_descriptors_are_refused)
 {
-	struct pair_fix p;
-
-	pair_open(&p, false);
+	FIXTURE(pair_fix, p, pair_fix_open, false);
 	refused_import(&p, 0, other_key, -ENOKEY, "no region for this descriptor");
 	refused_import(&p, 0, other_size, -EBADMSG, "65537 bytes");
 	refused_import(&p, 1, other_access, -EBADMSG, "was altered");
@@ -635,7 +615,6 @@ TEST(forged_and_stale_descriptors_are_refused)
 	asked(p.o, CLOSE_FIRST);
 	refused_import(&p, 0, other_machine, -ENOKEY, "no region for this descriptor");
 	CHECK_EQ(status_of_read(&p, p.second), DG_OK);
-	pair_close(&p);
 }
 
 /* Finds the endpoint's connection to a region. */
@@ -653,10 +632,9 @@ static struct verbs_conn *endpoint_of(dg_device *dev, const struct verbs_region 
  * Exchanging them in its requests must not open anything. */
 TEST(an_rkey_opens_nothing_to_another_connection)
 {
-	struct pair_fix p;
 	struct verbs_conn *first, *second;
 
-	pair_open(&p, true);
+	FIXTURE(pair_fix, p, pair_fix_open, true);
 	CHECK_EQ(status_of_read(&p, p.f.remote), DG_OK);
 	CHECK_EQ(status_of_read(&p, p.second), DG_OK);
 	first = endpoint_of(p.f.dev, p.f.remote->provider_state);
@@ -667,18 +645,16 @@ TEST(an_rkey_opens_nothing_to_another_connection)
 	CHECK_EQ(status_of_read(&p, p.second), DG_REMOTE_ACCESS_ERROR);
 	check_pattern(p.f.local_bytes, 0, SIZE, 9);
 	CHECK_EQ(status_of_read(&p, p.f.remote), DG_OK);
-	pair_close(&p);
 }
 
 /* A region that is exported read-only is protected by the adapter, not just by the importer's own
  * check. */
 static void refused_by_the_adapter(uint32_t op, uint64_t size)
 {
-	struct pair_fix p;
 	dg_wr wr;
 	dg_wc wc;
 
-	pair_open(&p, true);
+	FIXTURE(pair_fix, p, pair_fix_open, true);
 	p.second->entry->access = RW;
 	fill(p.f.local_bytes, SIZE, 9);
 	wr = record(&p.f, op, size, 0, 0);
@@ -686,7 +662,6 @@ static void refused_by_the_adapter(uint32_t op, uint64_t size)
 	CHECK_EQ(dg_queue_run(p.f.q, &wr, 1, &wc, 20 * SECOND), 1);
 	CHECK_EQ(wc.status, DG_REMOTE_ACCESS_ERROR);
 	check_pattern(p.f.local_bytes, 0, SIZE, 9);
-	pair_close(&p);
 }
 
 TEST(a_write_to_a_read_only_export_is_refused_by_the_adapter)
@@ -701,11 +676,10 @@ TEST(an_atomic_on_a_read_only_export_is_refused_by_the_adapter)
 
 TEST(an_exporter_whose_adapter_has_no_atomics_is_named)
 {
-	struct fix f;
 	dg_wr wr;
 	dg_wc wc;
 
-	fix_open(&f, SIZE, 16);
+	FIXTURE(fix, f, fix_open, SIZE, 16);
 	((struct verbs *)f.dev->provider)->atomics = IBV_ATOMIC_NONE; /* its answer from now on */
 	wr = record(&f, DG_FETCH_ADD, 8, 0, 0);
 	wr.remote = id_of(imported(f.dev, f.source, RW));
@@ -714,24 +688,21 @@ TEST(an_exporter_whose_adapter_has_no_atomics_is_named)
 	wr.op = DG_READ;
 	CHECK_EQ(dg_queue_run(f.q, &wr, 1, &wc, 20 * SECOND), 1);
 	CHECK_EQ(wc.status, DG_OK);
-	fix_close(&f);
 }
 
 /* The region's own registration, which all of its windows refer to, gives no remote access. */
 TEST(the_rkey_of_the_regions_own_registration_opens_nothing)
 {
 	const struct verbs_region *t;
-	struct fix f;
 	dg_wr wr;
 
-	fix_open(&f, SIZE, 16);
+	FIXTURE(fix, f, fix_open, SIZE, 16);
 	wr = record(&f, DG_READ, SIZE, 0, 0);
 	CHECK_EQ(done(&f.tq, &wr).status, DG_OK);
 	t = f.source->provider_state;
 	CHECK(((struct verbs *)f.dev->provider)->windows);
 	endpoint_of(f.dev, f.remote->provider_state)->reply.rkey = t->mr->rkey;
 	CHECK_EQ(done(&f.tq, &wr).status, DG_REMOTE_ACCESS_ERROR);
-	fix_close(&f);
 }
 
 static int (*query_device)(struct ibv_context *c, struct ibv_device_attr *a);
@@ -793,19 +764,17 @@ static struct ibv_qp *create_qp_without_windows(struct ibv_pd *pd, struct ibv_qp
 /* The adapter reports windows, but cannot create any. */
 TEST(where_a_window_cannot_be_made_a_registration_takes_its_place)
 {
-	struct fix f;
 	dg_wr wr;
 
 	CHECK_EQ(dg_verbs_load(), 0);
 	create_qp = dg_verbs.ibv_create_qp;
 	dg_verbs.ibv_create_qp = create_qp_without_windows;
-	fix_open(&f, SIZE, 16);
+	FIXTURE(fix, f, fix_open, SIZE, 16);
 	wr = record(&f, DG_READ, SIZE, 0, 0);
 	CHECK_EQ(done(&f.tq, &wr).status, DG_OK);
 	CHECK_EQ(n_refused_windows, 1);
 	CHECK_EQ(dg_region_close(f.source, PATIENCE), 0);
 	CHECK_EQ(done(&f.tq, &wr).status, DG_REMOTE_ACCESS_ERROR);
-	fix_close(&f);
 }
 
 /* Imports as if on another machine, posts 16 reads of 64 KiB, and reaps them only on request. */
@@ -813,13 +782,12 @@ static void reading_without_reaping(int fd)
 {
 	enum { N = 16 };
 	struct token t;
-	struct fix f;
 	dg_wr wrs[N];
 	dg_wc wcs[N];
 	int n_ok = 0;
 
 	hear(fd, &t, sizeof(t));
-	import_fix(&f, &t, SIZE, N);
+	FIXTURE(fix, f, import_fix, &t, SIZE, N);
 	wrs[0] = record(&f, DG_READ, SIZE, 0, 0);
 	CHECK_EQ(done(&f.tq, &wrs[0]).status, DG_OK);
 	for (int i = 0; i < N; i++)
@@ -844,7 +812,6 @@ static void reading_without_reaping(int fd)
 	CHECK_EQ(done(&f.tq, &wrs[0]).status, DG_REMOTE_ACCESS_ERROR);
 	printf("     %d of %d ended well\n", n_ok, N);
 	say_int(fd, 3);
-	fix_close(&f);
 }
 
 TEST(a_close_waits_until_another_machine_has_stopped_and_refuses_nothing_in_flight)
@@ -862,18 +829,16 @@ TEST(a_close_waits_until_another_machine_has_stopped_and_refuses_nothing_in_flig
 static void reading_twice(int fd)
 {
 	struct token t;
-	struct fix f;
 	dg_wr wr;
 
 	hear(fd, &t, sizeof(t));
-	import_fix(&f, &t, SIZE, 16);
+	FIXTURE(fix, f, import_fix, &t, SIZE, 16);
 	wr = record(&f, DG_READ, SIZE, 0, 0);
 	CHECK_EQ(done(&f.tq, &wr).status, DG_OK);
 	say_int(fd, 1);
 	CHECK_EQ(hear_int(fd), 2);
 	for (int i = 0; i < 3; i++)
 		CHECK_EQ(done(&f.tq, &wr).status, DG_REMOTE_ACCESS_ERROR);
-	fix_close(&f);
 }
 
 TEST(an_importer_that_does_not_answer_loses_its_rights_and_the_close_is_repeated)
@@ -895,10 +860,9 @@ TEST(a_queue_reaches_more_regions_than_it_has_endpoints)
 {
 	enum { N = VERBS_ENDPOINTS + 20 };
 	static dg_region *source[N], *remote[N];
-	struct fix f;
 	uint8_t *bytes;
 
-	fix_open(&f, 4096, 16);
+	FIXTURE(fix, f, fix_open, 4096, 16);
 	bytes = pages(N * 4096);
 	for (int i = 0; i < N; i++) {
 		bytes[i * 4096] = (uint8_t)i;
@@ -912,7 +876,6 @@ TEST(a_queue_reaches_more_regions_than_it_has_endpoints)
 		CHECK_EQ(done(&f.tq, &wr).status, DG_OK);
 		CHECK_EQ(f.local_bytes[0], (uint8_t)i);
 	}
-	fix_close(&f);
 }
 
 TEST_MAIN(run_verbs_tests)

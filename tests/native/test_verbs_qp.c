@@ -90,12 +90,11 @@ static void ends_close(struct ends *e)
 
 TEST(bytes_are_moved_by_a_queue_pair)
 {
-	struct ends e;
 	dg_wr wr, batch[N];
 	dg_wc wc[N];
 	dg_prep *prep;
 
-	ends_open(&e, RW);
+	FIXTURE(ends, e, ends_open, RW);
 	fill(e.f.local_bytes, SIZE, 3);
 	wr = record(&e.f, DG_WRITE, SIZE, 0, 0);
 	CHECK_EQ(done(&e.f.tq, &wr).status, DG_OK);
@@ -115,15 +114,13 @@ TEST(bytes_are_moved_by_a_queue_pair)
 	for (int i = 0; i < 100; i++)
 		check_pattern(e.f.remote_bytes + i * 64, i * 64, 16, 5);
 	CHECK_EQ(dg_prep_close(prep), 0);
-	ends_close(&e);
 }
 
 TEST(after_the_close_of_a_granted_region_the_adapter_refuses)
 {
-	struct ends e;
 	dg_wr wr;
 
-	ends_open(&e, RW);
+	FIXTURE(ends, e, ends_open, RW);
 	wr = record(&e.f, DG_WRITE, 64, 0, 0);
 	CHECK_EQ(done(&e.f.tq, &wr).status, DG_OK);
 	CHECK_EQ(dg_region_close(e.f.source, PATIENCE), 0);
@@ -134,32 +131,28 @@ TEST(after_the_close_of_a_granted_region_the_adapter_refuses)
 	CHECK_EQ(info_of(e.f.remote).lost, 1);
 	CHECK_EQ(dg_queue_post(e.f.q, &wr, 1), -ENOTCONN);
 	CHECK_SAYS(dg_last_error(), "make another one on both sides");
-	ends_close(&e);
 }
 
 TEST(a_grant_to_be_read_is_not_written)
 {
-	struct ends e;
 	dg_wr wr;
 
-	ends_open(&e, DG_ACCESS_READ);
+	FIXTURE(ends, e, ends_open, DG_ACCESS_READ);
 	wr = record(&e.f, DG_READ, SIZE, 0, 0);
 	CHECK_EQ(done(&e.f.tq, &wr).status, DG_OK);
 	wr.op = DG_WRITE;
 	CHECK_EQ(done(&e.f.tq, &wr).status, DG_REMOTE_ACCESS_ERROR);
-	ends_close(&e);
 }
 
 /* Operations after the refused one are not executed, even if they were prepared before. */
 TEST(behind_a_refused_operation_nothing_is_executed)
 {
-	struct ends e;
 	dg_rdma_memory wrong;
 	dg_wr wr[3];
 	dg_wc wc[3];
 	dg_prep *prep;
 
-	ends_open(&e, RW);
+	FIXTURE(ends, e, ends_open, RW);
 	wrong = e.memory;
 	wrong.rkey ^= 0xff00;
 	fill(e.f.local_bytes, SIZE, 3);
@@ -176,16 +169,14 @@ TEST(behind_a_refused_operation_nothing_is_executed)
 	for (int i = 64; i < 192; i++)
 		CHECK_EQ(e.f.remote_bytes[i], 0);
 	CHECK_EQ(dg_prep_close(prep), 0);
-	ends_close(&e);
 }
 
 TEST(closing_a_queue_pair_ends_its_operations_and_its_imports)
 {
-	struct ends e;
 	struct transfer t[N];
 	dg_wr wr;
 
-	ends_open(&e, RW);
+	FIXTURE(ends, e, ends_open, RW);
 	wr = record(&e.f, DG_READ, SIZE, 0, 0);
 	for (int i = 0; i < N; i++)
 		t[i] = begin(&e.f.tq, &wr);
@@ -200,17 +191,15 @@ TEST(closing_a_queue_pair_ends_its_operations_and_its_imports)
 	CHECK_SAYS(dg_last_error(), "is closed");
 	CHECK_EQ(info_of(e.f.remote).lost, 1);
 	CHECK_EQ(dg_region_close(e.f.remote, PATIENCE), 0);
-	ends_close(&e);
 }
 
 TEST(closing_the_queue_closes_its_queue_pairs)
 {
 	dg_rdma_memory m;
 	dg_qp_address a;
-	struct ends e;
 	dg_region *r;
 
-	ends_open(&e, RW);
+	FIXTURE(ends, e, ends_open, RW);
 	a = address_of(e.far);
 	CHECK_EQ(dg_queue_close(e.f.q), 0);
 	CHECK_EQ(dg_qp_connect(e.near, &a), -ESTALE);
@@ -218,19 +207,16 @@ TEST(closing_the_queue_closes_its_queue_pairs)
 	CHECK_EQ(dg_qp_import(e.near, &e.memory, &r), -ESTALE);
 	CHECK_EQ(dg_qp_close(e.near), 0);
 	CHECK_EQ(info_of(e.f.remote).lost, 1);
-	ends_close(&e);
 }
 
 TEST(an_import_is_of_no_use_on_another_queue)
 {
-	struct ends e;
 	dg_wr wr;
 
-	ends_open(&e, RW);
+	FIXTURE(ends, e, ends_open, RW);
 	wr = record(&e.f, DG_READ, 64, 0, 0);
 	CHECK_EQ(dg_queue_post(e.far_queue.q, &wr, 1), -EINVAL);
 	CHECK_SAYS(dg_last_error(), "of another queue");
-	ends_close(&e);
 }
 
 static int status_on_endpoint_with(struct fix *f, dg_region *by_connection, uint32_t rkey)
@@ -251,13 +237,11 @@ static int status_on_endpoint_with(struct fix *f, dg_region *by_connection, uint
 /* An importer whose connection the exporter has accepted knows the rkey of a grant. */
 TEST(an_rkey_of_a_grant_opens_nothing_to_an_importer)
 {
-	struct ends e;
 	dg_region *by_connection;
 
-	ends_open(&e, RW);
+	FIXTURE(ends, e, ends_open, RW);
 	by_connection = imported(e.f.dev, e.f.source, RW);
 	CHECK_EQ(status_on_endpoint_with(&e.f, by_connection, e.memory.rkey), DG_REMOTE_ACCESS_ERROR);
-	ends_close(&e);
 }
 
 static int status_of_next(struct ibv_cq *cq)
@@ -277,11 +261,10 @@ TEST(an_rkey_of_a_grant_opens_nothing_to_an_exporter)
 	dg_region *by_connection;
 	struct verbs_guest *g;
 	struct ibv_send_wr *bad;
-	struct ends e;
 	dg_wr wr;
 	int n = 0;
 
-	ends_open(&e, RW);
+	FIXTURE(ends, e, ends_open, RW);
 	by_connection = imported(e.f.dev, e.f.source, RW);
 	wr = record(&e.f, DG_READ, 64, 0, 0);
 	wr.remote = id_of(by_connection);
@@ -308,7 +291,6 @@ TEST(an_rkey_of_a_grant_opens_nothing_to_an_exporter)
 	CHECK_EQ(n, 1);
 	for (int i = 0; i < 64; i++)
 		CHECK_EQ(e.f.remote_bytes[i], 9);
-	ends_close(&e);
 }
 
 static void refused(dg_qp *qp, dg_qp_address to, int want, const char *text)
@@ -320,10 +302,9 @@ static void refused(dg_qp *qp, dg_qp_address to, int want, const char *text)
 TEST(wrong_numbers_are_named_and_change_nothing)
 {
 	dg_qp_address good, a;
-	struct ends e;
 	dg_qp *qp, *peer;
 
-	ends_open(&e, RW);
+	FIXTURE(ends, e, ends_open, RW);
 	qp = qp_of(e.f.q);
 	peer = qp_of(e.far_queue.q);
 	a = good = address_of(peer);
@@ -350,17 +331,15 @@ TEST(wrong_numbers_are_named_and_change_nothing)
 	refused(qp, good, -EINVAL, "is connected to queue pair");
 	dg_qp_free(qp);
 	dg_qp_free(peer);
-	ends_close(&e);
 }
 
 TEST(wrong_memory_is_named)
 {
 	dg_rdma_memory m, out;
-	struct ends e;
 	dg_region *r;
 	dg_wr wr;
 
-	ends_open(&e, DG_ACCESS_READ);
+	FIXTURE(ends, e, ends_open, DG_ACCESS_READ);
 	m = e.memory, m.size = 0;
 	CHECK_EQ(dg_qp_import(e.near, &m, &r), -ERANGE);
 	m = e.memory, m.address = UINT64_MAX - 10, m.size = 12;
@@ -373,34 +352,30 @@ TEST(wrong_memory_is_named)
 	CHECK_SAYS(dg_last_error(), "cannot be granted with access 'rw'");
 	wr = record(&e.f, DG_READ, SIZE, 0, 1);
 	CHECK_EQ(dg_queue_post(e.f.q, &wr, 1), -ERANGE);
-	ends_close(&e);
 }
 
 TEST(before_it_is_connected_nothing_is_posted)
 {
-	struct ends e;
 	dg_qp *qp;
 	dg_wr wr;
 
-	ends_open(&e, RW);
+	FIXTURE(ends, e, ends_open, RW);
 	qp = qp_of(e.f.q);
 	wr = record(&e.f, DG_READ, 64, 0, 0);
 	wr.remote = id_of(import_by(qp, &e.memory));
 	CHECK_EQ(dg_queue_post(e.f.q, &wr, 1), -EINVAL);
 	CHECK_SAYS(dg_last_error(), "is not connected");
 	dg_qp_free(qp);
-	ends_close(&e);
 }
 
 TEST(a_forked_child_can_only_close_it)
 {
-	struct ends e;
 	dg_rdma_memory m;
 	dg_wr wr;
 	int status;
 	pid_t child;
 
-	ends_open(&e, RW);
+	FIXTURE(ends, e, ends_open, RW);
 	child = fork();
 	if (!child) {
 		CHECK_EQ(dg_qp_grant(e.far, e.f.source, RW, &m), -EOWNERDEAD);
@@ -411,15 +386,13 @@ TEST(a_forked_child_can_only_close_it)
 	CHECK_EQ(status, 0);
 	wr = record(&e.f, DG_READ, 64, 0, 0);
 	CHECK_EQ(done(&e.f.tq, &wr).status, DG_OK);
-	ends_close(&e);
 }
 
 TEST(many_are_opened_and_closed)
 {
-	struct ends e;
 	int before;
 
-	ends_open(&e, RW);
+	FIXTURE(ends, e, ends_open, RW);
 	before = entries("/proc/self/fd");
 	for (int i = 0; i < 300; i++) {
 		dg_qp *qp = qp_of(e.f.q);
@@ -432,7 +405,6 @@ TEST(many_are_opened_and_closed)
 		dg_qp_free(qp);
 	}
 	CHECK_EQ(entries("/proc/self/fd"), before);
-	ends_close(&e);
 }
 
 static void *register_and_close(void *arg)
@@ -451,15 +423,13 @@ static void *register_and_close(void *arg)
  * close holds. */
 TEST(an_import_and_a_close_of_another_thread_do_not_wait_for_each_other)
 {
-	struct ends e;
 	pthread_t other;
 
-	ends_open(&e, RW);
+	FIXTURE(ends, e, ends_open, RW);
 	CHECK_EQ(pthread_create(&other, NULL, register_and_close, &e), 0);
 	for (int i = 0; i < 2000; i++)
 		CHECK_EQ(dg_region_close(import_by(e.near, &e.memory), PATIENCE), 0);
 	CHECK_EQ(pthread_join(other, NULL), 0);
-	ends_close(&e);
 }
 
 TEST_MAIN(run_verbs_tests)

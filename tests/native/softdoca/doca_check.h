@@ -206,7 +206,7 @@ UNUSED static void drop_each(struct doca_buf **bufs)
 }
 
 /* Stops and destroys the context, and frees the rest. */
-UNUSED static void rig_free_all(struct rig *r)
+UNUSED static void rig_close(struct rig *r)
 {
 	doca_error_t error = doca_ctx_stop(r->ctx);
 
@@ -217,7 +217,7 @@ UNUSED static void rig_free_all(struct rig *r)
 }
 
 /* The same after dropping the buffers that are given. */
-#define rig_close(rig, ...) (drop(__VA_ARGS__), rig_free_all(rig))
+#define rig_close(rig, ...) (drop(__VA_ARGS__), (rig_close)(rig))
 
 /* ---- tasks ---- */
 

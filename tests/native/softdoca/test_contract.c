@@ -15,11 +15,10 @@
 
 TEST(line_5_a_map_without_permissions_set_is_read_and_written)
 {
-	struct rig r;
 	struct doca_mmap *plain;
 	struct doca_buf *src, *dst;
 
-	rig_open(&r, SIZE, 1);
+	FIXTURE(rig, r, rig_open, SIZE, 1);
 	fill(r.from, 100, 2);
 	OK(doca_mmap_create(&plain));
 	OK(doca_mmap_set_memrange(plain, r.to + 8192, 4096));
@@ -31,7 +30,6 @@ TEST(line_5_a_map_without_permissions_set_is_read_and_written)
 	CHECK_EQ(memcmp(r.from, r.to + 8192, 100), 0);
 	drop(src, dst);
 	OK(doca_mmap_destroy(plain));
-	rig_close(&r);
 }
 
 TEST(line_6_an_export_descriptor_has_at_most_512_bytes)

@@ -22,25 +22,21 @@ static void check_copy(struct rig *r, size_t from, size_t to, size_t n)
 
 TEST(copies_of_every_size_arrive)
 {
-	struct rig r;
-
-	rig_open(&r, SIZE, 4);
+	FIXTURE(rig, r, rig_open, SIZE, 4);
 	fill(r.from, SIZE, 1);
 	for (size_t n = 1; n <= 1100; n++)
 		check_copy(&r, n % 61, 64 + n % 67, n);
 	for (size_t n = 2048; n <= MEMCPY_LIMIT; n *= 2)
 		for (size_t k = 0; k < 3; k++)
 			check_copy(&r, k * 3, 64 + k * 5, n - 1 + (n < MEMCPY_LIMIT ? k : k / 2));
-	rig_close(&r);
 }
 
 TEST(the_limits_are_those_that_are_told)
 {
-	struct rig r;
 	uint64_t size;
 	uint32_t n;
 
-	rig_open(&r, SIZE, 4);
+	FIXTURE(rig, r, rig_open, SIZE, 4);
 	OK(doca_dma_cap_task_memcpy_is_supported(doca_dev_as_devinfo(r.dev)));
 	OK(doca_dma_cap_task_memcpy_get_max_buf_size(doca_dev_as_devinfo(r.dev), &size));
 	OK(doca_dma_cap_task_memcpy_get_max_buf_list_len(doca_dev_as_devinfo(r.dev), &n));
@@ -48,15 +44,13 @@ TEST(the_limits_are_those_that_are_told)
 	CHECK_EQ(n, 64);
 	fill(r.from, SIZE, 1);
 	check_copy(&r, 0, 100, size);
-	rig_close(&r);
 }
 
 TEST(what_is_written_follows_the_data_that_is_there)
 {
-	struct rig r;
 	void *data;
 
-	rig_open(&r, SIZE, 4);
+	FIXTURE(rig, r, rig_open, SIZE, 4);
 	fill(r.from, 400, 1);
 	memset(r.to, 0xee, 1000);
 	struct doca_buf *src = source(&r, 0, 400), *dst = target(&r, 0, 1000);
@@ -77,7 +71,7 @@ TEST(what_is_written_follows_the_data_that_is_there)
 	OK(copied(&r, src, dst));
 	CHECK_EQ(data_len(dst), 100);
 	CHECK_EQ(memcmp(r.from + 200, r.to + 10, 100), 0);
-	rig_close(&r, src, dst);
+	drop(src, dst);
 }
 
 /* ---- lists ---- */
@@ -133,26 +127,23 @@ static void check_lists(struct rig *r, const size_t *from, unsigned n_from, size
 
 TEST(lists_of_unequal_length_join)
 {
-	struct rig r;
 	const size_t one[] = { 6000 }, three[] = { 1000, 2000, 3000 }, four[] = { 1, 4999, 500, 500 };
 	const size_t room[] = { 100, 7000 };
 
-	rig_open(&r, SIZE, 4);
+	FIXTURE(rig, r, rig_open, SIZE, 4);
 	fill(r.from, 100000, 2);
 	check_lists(&r, three, 3, 64, one, 1, 0);
 	check_lists(&r, one, 1, 0, three, 3, 64);
 	check_lists(&r, three, 3, 0, four, 4, 33);
 	check_lists(&r, four, 4, 100, three, 3, 1);
 	check_lists(&r, three, 3, 7, room, 2, 9); /* more room than bytes */
-	rig_close(&r);
 }
 
 TEST(random_lists_join_as_one_stream)
 {
-	struct rig r;
 	unsigned seed = 12345;
 
-	rig_open(&r, SIZE, 4);
+	FIXTURE(rig, r, rig_open, SIZE, 4);
 	fill(r.from, SIZE, 3);
 	for (int round = 0; round < 300; round++) {
 		size_t from[64], to[64], total = 0, room = 0;
@@ -167,15 +158,13 @@ TEST(random_lists_join_as_one_stream)
 			to[n_to++] = total - room;
 		check_lists(&r, from, n_from, rand_r(&seed) % 100, to, n_to, rand_r(&seed) % 100);
 	}
-	rig_close(&r);
 }
 
 TEST(empty_buffers_of_a_list_are_passed_over)
 {
-	struct rig r;
 	struct doca_buf *src, *b;
 
-	rig_open(&r, SIZE, 4);
+	FIXTURE(rig, r, rig_open, SIZE, 4);
 	fill(r.from, SIZE, 3);
 	src = source(&r, 0, 100);
 	OK(doca_buf_chain_list(src, source(&r, 200, 0)));
@@ -192,7 +181,7 @@ TEST(empty_buffers_of_a_list_are_passed_over)
 	CHECK_EQ(memcmp(r.to + 200, r.from + 60, 40), 0);
 	CHECK_EQ(memcmp(r.to + 240, r.from + 300, 50), 0);
 	CHECK_EQ(r.to[100], 0);
-	rig_close(&r, src, dst);
+	drop(src, dst);
 }
 
 /* ---- failures ---- */
@@ -261,9 +250,7 @@ TEST(a_task_that_cannot_be_is_taken_and_fails_at_its_completion)
 
 TEST(try_submit_refuses_a_task_that_cannot_be)
 {
-	struct rig r;
-
-	rig_open(&r, SIZE, 4);
+	FIXTURE(rig, r, rig_open, SIZE, 4);
 	for (enum kind kind = 0; kind < KINDS; kind++) {
 		struct doca_dma_task_memcpy *t = hopeless(&r, kind);
 
@@ -274,19 +261,16 @@ TEST(try_submit_refuses_a_task_that_cannot_be)
 	}
 	CHECK_EQ(state_of(&r), DOCA_CTX_STATE_RUNNING);
 	OK(copied_at(&r, 0, 0, 100));
-	rig_close(&r);
 }
 
 TEST(try_submit_takes_a_good_task)
 {
-	struct rig r;
-
-	rig_open(&r, SIZE, 4);
+	FIXTURE(rig, r, rig_open, SIZE, 4);
 	struct doca_buf *src = source(&r, 0, 64), *dst = target(&r, 0, 64);
 	OK(doca_task_try_submit(a_task(&r, src, dst, 0)));
 	run_until(&r, 1);
 	OK(r.last);
-	rig_close(&r, src, dst);
+	drop(src, dst);
 }
 
 /* ---- many tasks at a time ---- */
@@ -295,10 +279,9 @@ TEST(mixed_sizes_in_flight_complete_in_order_with_their_bytes)
 {
 	enum { N = 64, AREA = 65536 };
 	static struct doca_buf *src[N], *dst[N];
-	struct rig r;
 	unsigned seed = 99;
 
-	rig_open(&r, N * AREA, N);
+	FIXTURE(rig, r, rig_open, N * AREA, N);
 	fill(r.from, N * AREA, 8);
 	for (int round = 0; round < 30; round++) {
 		size_t n[N];
@@ -324,17 +307,15 @@ TEST(mixed_sizes_in_flight_complete_in_order_with_their_bytes)
 			drop(dst[i]);
 		}
 	}
-	rig_close(&r);
 }
 
 TEST(more_pieces_than_the_ring_holds_all_arrive)
 {
 	enum { N = 60 };
-	struct rig r;
 	struct doca_buf *src, *dst[N];
 	size_t sizes[64];
 
-	rig_open(&r, SIZE, N);
+	FIXTURE(rig, r, rig_open, SIZE, N);
 	fill(r.from, SIZE, 8);
 	for (int i = 0; i < 64; i++)
 		sizes[i] = 1000;
@@ -351,7 +332,7 @@ TEST(more_pieces_than_the_ring_holds_all_arrive)
 			CHECK_EQ(memcmp(r.to + i * 64000 + k * 1000, r.from + k * 1003, 1000), 0);
 		drop(dst[i]);
 	}
-	rig_close(&r, src);
+	drop(src);
 }
 
 TEST_MAIN(run_tests)

@@ -173,11 +173,10 @@ TEST(that_only_the_dma_bufs_identity_counts_is_logged)
 /* Copies from host memory to the map and back, using the map's own addresses. */
 static void bytes_come_and_go(struct doca_mmap *map, uint8_t *at)
 {
-	struct rig r;
 	struct doca_mmap *host;
 	uint8_t *memory;
 
-	rig_open(&r, SIZE, 8);
+	FIXTURE(rig, r, rig_open, SIZE, 8);
 	fill(r.from, SIZE, 5);
 	host = r.to_map;
 	memory = r.to;
@@ -196,7 +195,6 @@ static void bytes_come_and_go(struct doca_mmap *map, uint8_t *at)
 	r.from_map = host;
 	r.from = memory;
 	CHECK(!memcmp(r.from, r.to, SIZE));
-	rig_close(&r);
 }
 
 static void exercise_gpu(char *at)

@@ -220,7 +220,7 @@ static void open_net(struct net *n)
 	add_rule(n, &match, 3);
 }
 
-static void close_net(struct net *n)
+static void net_close(struct net *n)
 {
 	OK(doca_flow_port_stop(n->port));
 	doca_flow_destroy();
@@ -310,11 +310,8 @@ static void send_in_both_directions(struct net *net, int rounds)
 
 static void frames_arrive_in_both_directions(void)
 {
-	struct net n = {0};
-
-	open_net(&n);
+	FIXTURE(net, n, open_net);
 	send_in_both_directions(&n, repeats(300));
-	close_net(&n);
 }
 
 /* Needs no rights. The end of the other side ends the queues. */
@@ -341,7 +338,7 @@ TEST(frames_are_messages_of_an_inherited_socket)
 	post(&n, entry(&n, 60));
 	reaches(&n.out->words->done, n.posted);
 	n.peer = ends[0];
-	close_net(&n);
+	net_close(&n);
 }
 
 TEST(frames_arrive_without_a_gpu)
@@ -358,12 +355,11 @@ TEST(frames_arrive_with_a_gpu)
 
 TEST(a_full_queue_drops_frames_and_goes_on)
 {
-	struct net n = {0};
 	uint8_t frame[100];
 	struct doca_flow_resource_query seen = {0};
 
 	no_gpu();
-	open_net(&n);
+	FIXTURE(net, n, open_net);
 	for (unsigned i = 0; i < RECEIVES + 5; i++) {
 		fill_frame(frame, sizeof(frame), i);
 		peer_sends(&n, frame, sizeof(frame));
@@ -379,17 +375,15 @@ TEST(a_full_queue_drops_frames_and_goes_on)
 	peer_sends(&n, frame, sizeof(frame));
 	reaches(&n.in->words->producer, RECEIVES + 1);
 	check_received(&n, RECEIVES, frame, sizeof(frame));
-	close_net(&n);
 }
 
 TEST(a_frame_longer_than_the_packets_is_dropped)
 {
-	struct net n = {0};
 	static uint8_t frame[LARGEST + 1];
 	struct ifreq r = {.ifr_mtu = 9000};
 
 	no_gpu();
-	open_net(&n);
+	FIXTURE(net, n, open_net);
 	strcpy(r.ifr_name, NAME);
 	CHECK_EQ(ioctl(n.peer, SIOCSIFMTU, &r), 0);
 	fill_frame(frame, sizeof(frame), 1);
@@ -398,7 +392,6 @@ TEST(a_frame_longer_than_the_packets_is_dropped)
 	reaches(&n.in->words->producer, 1);
 	check_received(&n, 0, frame, LARGEST);
 	CHECK_EQ(n.in->key, __builtin_bswap32(n.key));
-	close_net(&n);
 }
 
 /* Posts an entry that fails, then one that would not: both fail, and so does every later one. */
@@ -426,7 +419,7 @@ static void fails(struct net *n, struct doca_gpu_dev_eth_txq_wqe e)
 		struct doca_gpu_dev_eth_txq_wqe e = entry(&n, 60); \
 		change;                                      \
 		fails(&n, e);                                \
-		close_net(&n);                               \
+		net_close(&n);                               \
 	}
 FAILING_ENTRY(an_unknown_key_fails_the_queue, e.key ^= __builtin_bswap32(0x100))
 FAILING_ENTRY(an_address_before_the_map_fails_the_queue, e.addr = (uint64_t)(uintptr_t)n.memory - 1)
@@ -520,7 +513,7 @@ TEST(a_progress_engine_tells_of_sent_frames_and_of_the_entry_that_failed)
 	REFUSED(doca_eth_txq_gpu_event_error_send_packet_register(n.txq, on_error,
 								  (union doca_data){0}),
 		BAD_STATE);
-	close_net(&n);
+	net_close(&n);
 	OK(doca_pe_destroy(pe));
 }
 
@@ -543,7 +536,7 @@ TEST(old_notes_are_left_out)
 		continue;
 	CHECK(told.notes > 0 && (uint64_t)told.notes < n.out->entries);
 	CHECK_EQ(told.note, all - 1);
-	close_net(&n);
+	net_close(&n);
 	OK(doca_pe_destroy(pe));
 }
 
@@ -590,14 +583,11 @@ TEST(a_packet_socket_sends_many_frames_in_order)
 
 TEST(an_index_beyond_the_ring_fails_the_queue)
 {
-	struct net n = {0};
-
 	no_gpu();
-	open_net(&n);
+	FIXTURE(net, n, open_net);
 	__atomic_store_n(&n.out->words->producer, n.out->entries + 1, __ATOMIC_RELEASE);
 	reaches(&n.out->words->done, n.out->entries + 1);
 	CHECK_EQ(load(&n.out->words->failed), 0);
-	close_net(&n);
 }
 
 static uint16_t sum(const uint8_t *p, size_t n, uint32_t s)
@@ -614,11 +604,10 @@ static uint16_t sum(const uint8_t *p, size_t n, uint32_t s)
 /* Sends IPv4 and UDP, or TCP, with wrong checksums; they arrive with right ones. */
 TEST(checksums_are_written)
 {
-	struct net n = {0};
 	uint8_t got[65536];
 
 	no_gpu();
-	open_net(&n);
+	FIXTURE(net, n, open_net);
 	for (int i = 0; i < 40; i++) {
 		const size_t header = 20 + 4 * (size_t)(i % 3), data = 20 + (size_t)i;
 		const uint8_t protocol = i % 2 ? IPPROTO_TCP : IPPROTO_UDP;
@@ -642,16 +631,14 @@ TEST(checksums_are_written)
 			     sum(got + 26, 8, 0) + protocol + (uint32_t)data),
 			 0xffff);
 	}
-	close_net(&n);
 }
 
 TEST(an_entry_waits_for_its_time_and_those_behind_it_with_it)
 {
-	struct net n = {0};
 	uint64_t at;
 
 	no_gpu();
-	open_net(&n);
+	FIXTURE(net, n, open_net);
 	/* With a frame, or as an entry of its own. */
 	for (uint64_t sent = 0; sent < 4; sent += 2) {
 		OK(doca_eth_txq_calculate_timestamp(n.txq, realtime_ns() + SECOND / 20, &at));
@@ -668,7 +655,6 @@ TEST(an_entry_waits_for_its_time_and_those_behind_it_with_it)
 		reaches(&n.out->words->completions, sent + 2);
 		CHECK(realtime_ns() >= at);
 	}
-	close_net(&n);
 }
 
 /* Deletes the interface, as `ip link delete` does. */
@@ -692,17 +678,14 @@ static void delete_interface(void)
 
 TEST(an_interface_that_goes_away_fails_its_queues)
 {
-	struct net n = {0};
-
 	no_gpu();
-	open_net(&n);
+	FIXTURE(net, n, open_net);
 	delete_interface();
 	reaches(&n.in->words->failed, 1);
 	for (double end = now_s() + 30; load(&n.out->words->failed); sched_yield())
 		CHECK(now_s() < end);
 	post(&n, entry(&n, 60));
 	reaches(&n.out->words->done, 1);
-	close_net(&n);
 }
 
 TEST(stopped_queues_leave_nobody_waiting)
@@ -716,7 +699,7 @@ TEST(stopped_queues_leave_nobody_waiting)
 	struct doca_gpu_dev_eth_txq_words *out = n.out->words;
 	struct doca_gpu_dev_eth_rxq_words *in = n.in->words;
 	CHECK(softdoca_gpu_take(out, sizeof(*out)) && softdoca_gpu_take(in, sizeof(*in)));
-	close_net(&n);
+	net_close(&n);
 	CHECK_EQ(load(&in->failed), 1);
 	CHECK_EQ(load(&out->failed), 0);
 	CHECK_EQ(load(&out->done), UINT64_MAX);
@@ -725,7 +708,6 @@ TEST(stopped_queues_leave_nobody_waiting)
 /* Headers of random sizes and types, some right and most not. */
 TEST(malformed_frames_are_steered_or_dropped)
 {
-	struct net n = {0};
 	uint8_t frame[1500];
 	struct doca_flow_match match = {.outer.l3_type = DOCA_FLOW_L3_TYPE_IP4};
 	static const uint8_t types[][2] = {{8, 0}, {0x86, 0xdd}, {8, 6}, {0x81, 0}};
@@ -734,7 +716,7 @@ TEST(malformed_frames_are_steered_or_dropped)
 
 	no_gpu();
 	srandom(4);
-	open_net(&n);
+	FIXTURE(net, n, open_net);
 	add_rule(&n, &match, 3);
 	for (int i = 0; i < rounds; i++) {
 		const size_t size = 14 + (size_t)random() % (i % 2 ? 60 : 1400);
@@ -754,7 +736,6 @@ TEST(malformed_frames_are_steered_or_dropped)
 	}
 	CHECK_EQ(load(&n.out->words->failed), UINT64_MAX);
 	CHECK(load(&n.in->words->producer) > 0);
-	close_net(&n);
 }
 
 /* ---- rules ---- */
@@ -824,7 +805,6 @@ static void misses(struct doca_flow_pipe *pipe, uint64_t count)
 
 TEST(rules_select_what_a_queue_receives)
 {
-	struct net n = {0};
 	struct doca_flow_match udp = {.outer.l3_type = DOCA_FLOW_L3_TYPE_IP4,
 				      .outer.ip4.next_proto = IPPROTO_UDP};
 	const struct doca_flow_match bits = {.outer.l3_type = (enum doca_flow_l3_type)~0u,
@@ -837,7 +817,7 @@ TEST(rules_select_what_a_queue_receives)
 	struct doca_flow_pipe_entry *e;
 
 	no_gpu();
-	open_net(&n);
+	FIXTURE(net, n, open_net);
 	struct doca_flow_pipe *ports = a_pipe_of_ports(&n);
 	struct doca_flow_fwd to_ports = {.type = DOCA_FLOW_FWD_PIPE, .next_pipe = ports};
 
@@ -865,7 +845,6 @@ TEST(rules_select_what_a_queue_receives)
 	while (hits(e) < 7)
 		sched_yield();
 	CHECK_EQ(load(&n.in->words->producer), 2);
-	close_net(&n);
 }
 
 TEST(what_rules_cannot_do_is_refused)
@@ -915,7 +894,7 @@ TEST(what_rules_cannot_do_is_refused)
 	OK(doca_flow_pipe_cfg_destroy(cfg));
 	OK(doca_flow_cfg_destroy(library));
 	port = n.port;
-	close_net(&n);
+	net_close(&n);
 	REFUSED(doca_flow_port_stop(port), INVALID_VALUE);
 	REFUSED(doca_flow_pipe_cfg_create(&cfg, port), INVALID_VALUE);
 }
@@ -1134,7 +1113,7 @@ static const char *capture_many_frames(char *last, size_t room, size_t *size)
 		reaches(&n.in->words->producer, i + 1);
 		__atomic_store_n(&n.in->words->released, i + 1, __ATOMIC_RELEASE);
 	}
-	close_net(&n);
+	net_close(&n);
 	*size = check_capture(path, last, room);
 	unlink(path);
 	return last;
@@ -1428,7 +1407,7 @@ static void stop_queue(struct cpu *c, struct doca_ctx *ctx)
 	}
 }
 
-static void close_cpu(struct cpu *c)
+static void cpu_close(struct cpu *c)
 {
 	stop_queue(c, doca_eth_rxq_as_doca_ctx(c->rxq));
 	stop_queue(c, doca_eth_txq_as_doca_ctx(c->txq));
@@ -1463,12 +1442,11 @@ static void check_frame(struct cpu *c, unsigned i)
 
 TEST(cpu_tasks_and_batches_send_frames_in_order)
 {
-	struct cpu c = {0};
 	struct doca_buf *bufs[FRAMES], **frames;
 	union doca_data *each;
 	struct doca_task_batch *batch;
 
-	open_cpu(&c, 8, 64);
+	FIXTURE(cpu, c, open_cpu, 8, 64);
 	start_txq(&c);
 	for (unsigned i = 0; i < FRAMES; i++) {
 		struct doca_eth_txq_task_send *task;
@@ -1491,18 +1469,16 @@ TEST(cpu_tasks_and_batches_send_frames_in_order)
 		check_frame(&c, i % FRAMES);
 	for (unsigned i = 0; i < FRAMES; i++)
 		OK(doca_buf_dec_refcount(bufs[i], NULL));
-	close_cpu(&c);
 }
 
 TEST(cpu_tasks_that_cannot_be_sent_are_refused)
 {
-	struct cpu c = {0};
 	struct doca_eth_txq_task_send *task;
 	struct doca_task_batch *batch;
 	struct doca_buf *a, *b, **frames;
 	union doca_data *each, none = {0};
 
-	open_cpu(&c, 8, 64);
+	FIXTURE(cpu, c, open_cpu, 8, 64);
 	REFUSED(doca_eth_txq_task_send_allocate_init(c.txq, NULL, none, &task), INVALID_VALUE);
 	a = frame_to_send(&c, 0);
 	b = frame_to_send(&c, 1);
@@ -1526,7 +1502,6 @@ TEST(cpu_tasks_that_cannot_be_sent_are_refused)
 	check_frame(&c, 0);
 	OK(doca_buf_dec_refcount(a, NULL));
 	OK(doca_buf_dec_refcount(b, NULL));
-	close_cpu(&c);
 }
 
 /* ---- large frames ---- */
@@ -1628,7 +1603,6 @@ TEST(cpu_large_frames_are_sent_in_parts)
 	uint8_t ip_tcp[40] = {0x45, 0, 0, 0, 0xff, 0xff, 0, 0, 64, 6, 0, 0, 10, 0, 0, 2, 10, 0, 0, 1};
 	struct doca_gather_list second = {.addr = ip_tcp, .len = sizeof(ip_tcp)},
 				first = {.addr = (void *)macs, .len = 14, .next = &second}, **headers;
-	struct cpu c = {0};
 	struct doca_eth_txq_task_lso_send *task;
 	struct doca_task_batch *batch;
 	union doca_data *each;
@@ -1637,7 +1611,7 @@ TEST(cpu_large_frames_are_sent_in_parts)
 	memcpy(ip_tcp + 24, "\xff\xff\xff\xf0", 4);
 	ip_tcp[32] = 0x50;
 	ip_tcp[33] = 0x99;
-	open_cpu(&c, 8, 64);
+	FIXTURE(cpu, c, open_cpu, 8, 64);
 	start_large(&c);
 	struct doca_buf *b = payload_to_send(&c);
 	OK(doca_eth_txq_task_lso_send_allocate_init(c.txq, b, &first, (union doca_data){.ptr = b}, &task));
@@ -1659,7 +1633,6 @@ TEST(cpu_large_frames_are_sent_in_parts)
 	check_parts(&c);
 	check_parts(&c);
 	OK(doca_buf_dec_refcount(b, NULL));
-	close_cpu(&c);
 }
 
 /* The results of a task are where its entries are: until it has ended, they are not written over. */
@@ -1670,10 +1643,9 @@ TEST(cpu_places_of_large_frames_are_free_when_their_task_has_ended)
 	struct doca_gather_list headers = {.addr = bytes, .len = 14};
 	struct doca_eth_txq_task_lso_send *large[TASKS + 1];
 	struct doca_eth_txq_task_send *small;
-	struct cpu c = {0};
 	struct doca_buf *b;
 
-	open_cpu(&c, 8, 64);
+	FIXTURE(cpu, c, open_cpu, 8, 64);
 	OK(doca_eth_txq_set_mss(c.txq, 1));
 	OK(doca_eth_txq_set_max_lso_header_size(c.txq, HEADERS));
 	OK(doca_eth_txq_task_lso_send_set_conf(c.txq, large_sent, large_not_sent, TASKS + 1));
@@ -1694,18 +1666,16 @@ TEST(cpu_places_of_large_frames_are_free_when_their_task_has_ended)
 		doca_task_free(doca_eth_txq_task_lso_send_as_doca_task(large[i]));
 	doca_task_free(doca_eth_txq_task_send_as_doca_task(small));
 	OK(doca_buf_dec_refcount(b, NULL));
-	close_cpu(&c);
 }
 
 TEST(cpu_large_frames_that_cannot_be_sent_are_refused)
 {
 	uint8_t bytes[HEADERS + 1] = {0};
 	struct doca_gather_list headers = {.addr = bytes, .len = sizeof(bytes)};
-	struct cpu c = {0};
 	struct doca_eth_txq_task_lso_send *task;
 	struct doca_buf *b;
 
-	open_cpu(&c, 8, 64);
+	FIXTURE(cpu, c, open_cpu, 8, 64);
 	REFUSED(doca_eth_txq_set_mss(c.txq, 0), INVALID_VALUE);
 	REFUSED(doca_eth_txq_set_max_lso_header_size(c.txq, 257), INVALID_VALUE);
 	start_large(&c);
@@ -1728,7 +1698,6 @@ TEST(cpu_large_frames_that_cannot_be_sent_are_refused)
 	progress_until(&c, &c.not_sent, 1);
 	doca_task_free(as_task);
 	OK(doca_buf_dec_refcount(b, NULL));
-	close_cpu(&c);
 }
 
 TEST(cpu_tasks_receive_frames)
@@ -1774,7 +1743,7 @@ TEST(cpu_tasks_receive_frames)
 	CHECK_EQ(c.errors, 2);
 	for (i = 0; i < FRAMES; i++)
 		OK(doca_buf_dec_refcount(bufs[i], NULL));
-	close_cpu(&c);
+	cpu_close(&c);
 }
 
 /* A managed queue of 8 packets, with room around them. */
@@ -1831,9 +1800,7 @@ static void matched(struct cpu *c, uint64_t n)
 
 TEST(cpu_events_bring_frames_and_places_are_free_in_any_order)
 {
-	struct cpu c = {0};
-
-	open_managed(&c);
+	FIXTURE(cpu, c, open_managed);
 	OK(doca_eth_rxq_event_managed_recv_register(c.rxq, (union doca_data){.ptr = &c}, event_received,
 						    event_failed));
 	start_rxq(&c);
@@ -1859,15 +1826,13 @@ TEST(cpu_events_bring_frames_and_places_are_free_in_any_order)
 			OK(doca_buf_dec_refcount(c.packets[i], NULL));
 	OK(doca_ctx_start(doca_eth_rxq_as_doca_ctx(c.rxq)));
 	OK(doca_ctx_stop(doca_eth_rxq_as_doca_ctx(c.rxq)));
-	close_cpu(&c);
 }
 
 TEST(cpu_batches_bring_what_is_there_from_the_minimum_on)
 {
-	struct cpu c = {0};
 	struct pollfd fd = {.events = POLLIN};
 
-	open_managed(&c);
+	FIXTURE(cpu, c, open_managed);
 	OK(doca_eth_rxq_event_batch_managed_recv_register(
 		c.rxq, DOCA_EVENT_BATCH_EVENTS_NUMBER_4, DOCA_EVENT_BATCH_EVENTS_NUMBER_2,
 		(union doca_data){.ptr = &c}, batch_received, batch_failed));
@@ -1906,18 +1871,16 @@ TEST(cpu_batches_bring_what_is_there_from_the_minimum_on)
 		progress_until(&c, &c.received, 14 + 8 * i);
 		doca_eth_rxq_event_batch_managed_recv_pkt_array_free(c.array);
 	}
-	close_cpu(&c);
 }
 
 TEST(cpu_queues_of_an_interface_that_goes_away_tell_it)
 {
-	struct cpu c = {0};
 	struct doca_eth_txq_task_send *task;
 	struct doca_task_batch *batch;
 	struct doca_buf **frames;
 	union doca_data *each, none = {0};
 
-	open_managed(&c);
+	FIXTURE(cpu, c, open_managed);
 	OK(doca_eth_rxq_event_batch_managed_recv_register(
 		c.rxq, DOCA_EVENT_BATCH_EVENTS_NUMBER_8, DOCA_EVENT_BATCH_EVENTS_NUMBER_8,
 		(union doca_data){.ptr = &c}, batch_received, batch_failed));
@@ -1942,19 +1905,17 @@ TEST(cpu_queues_of_an_interface_that_goes_away_tell_it)
 	progress_until(&c, &c.not_sent, 3);
 	CHECK_EQ(c.errors, 1);
 	OK(doca_buf_dec_refcount(b, NULL));
-	close_cpu(&c);
 }
 
 TEST(settings_of_cpu_queues_are_checked)
 {
-	struct cpu c = {0};
 	uint32_t n;
 	const uint32_t *tags;
 	uint16_t header;
 	union doca_data none = {0};
 	struct doca_flow_pipe_cfg *pipe;
 
-	open_managed(&c);
+	FIXTURE(cpu, c, open_managed);
 	struct doca_devinfo *info = doca_dev_as_devinfo(c.net.dev);
 	struct doca_ctx *ctx = doca_eth_rxq_as_doca_ctx(c.rxq);
 
@@ -2006,7 +1967,6 @@ TEST(settings_of_cpu_queues_are_checked)
 	REFUSED(doca_flow_pipe_cfg_set_actions(pipe, (struct doca_flow_actions *[]){NULL}, NULL, NULL, 1),
 		NOT_SUPPORTED);
 	OK(doca_flow_pipe_cfg_destroy(pipe));
-	close_cpu(&c);
 }
 
 /* ---- two devices ---- */

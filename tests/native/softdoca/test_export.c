@@ -5,14 +5,13 @@
 TEST(an_export_is_imported_by_its_own_process)
 {
 	union doca_data data = {.u64 = 7}, back;
-	struct rig r;
 	struct doca_mmap *m, *own;
 	struct desc d;
 	void *at;
 	size_t len;
 	uint8_t flag;
 
-	rig_open(&r, SIZE, 4);
+	FIXTURE(rig, r, rig_open, SIZE, 4);
 	own = a_started_map(r.dev, r.from, SIZE, READ_WRITE | PCI_RW);
 	d = exported(own, r.dev);
 	OK(doca_mmap_get_exported(own, &flag));
@@ -35,7 +34,6 @@ TEST(an_export_is_imported_by_its_own_process)
 	OK(copied_at(&r, 0, 0, SIZE));
 	CHECK(!memcmp(r.from, r.to, SIZE));
 	OK(doca_mmap_destroy(own));
-	rig_close(&r);
 }
 
 TEST(the_same_descriptor_comes_each_time)
@@ -204,11 +202,10 @@ TEST(an_export_that_ended_is_not_imported)
 
 TEST(what_was_exported_for_reading_is_not_written)
 {
-	struct rig r;
 	struct doca_mmap *m, *far;
 	struct desc d;
 
-	rig_open(&r, SIZE, 4);
+	FIXTURE(rig, r, rig_open, SIZE, 4);
 	m = a_started_map(r.dev, r.to, SIZE, READ_WRITE | PCI_RO);
 	d = exported(m, r.dev);
 	far = imported(&d, r.dev);
@@ -218,7 +215,6 @@ TEST(what_was_exported_for_reading_is_not_written)
 	CHECK_EQ(r.to[0], 0);
 	run_until_idle(&r);
 	OK(doca_mmap_destroy(m));
-	rig_close(&r);
 }
 
 /* A stop waits for transfers, but not forever. Exports that it has already ended stay ended. */
@@ -229,7 +225,6 @@ TEST(a_stop_that_failed_half_way_leaves_a_map_to_stop_again)
 	struct doca_buf *src, *dst;
 	struct doca_mmap *m, *far;
 	struct desc d;
-	struct rig r;
 	const void *desc;
 	size_t len;
 	uint32_t n;
@@ -241,7 +236,7 @@ TEST(a_stop_that_failed_half_way_leaves_a_map_to_stop_again)
 	close(fd);
 	setenv("SOFTDOCA_DEVICES", path, 1);
 	setenv("SOFTDOCA_FAULTS", "delay ms=3000 min_size=1000", 1);
-	rig_open(&r, SIZE, 4);
+	FIXTURE(rig, r, rig_open, SIZE, 4);
 	OK(doca_devinfo_create_list(&list, &n));
 	unlink(path);
 	CHECK_EQ(n, 2);
@@ -265,7 +260,6 @@ TEST(a_stop_that_failed_half_way_leaves_a_map_to_stop_again)
 	OK(doca_mmap_destroy(far));
 	OK(doca_dev_close(second));
 	OK(doca_devinfo_destroy_list(list));
-	rig_close(&r);
 }
 
 TEST_MAIN(run_tests)

@@ -49,10 +49,9 @@ TEST(an_error_ends_the_tasks_behind_it)
 {
 	enum { N = 10 };
 	const size_t each = SIZE / N;
-	struct rig r;
 	struct doca_buf *src, *dst[N];
 
-	open_with(&r, "error skip=4 count=1 status=io_failed", N);
+	FIXTURE(rig, r, open_with, "error skip=4 count=1 status=io_failed", N);
 	src = source(&r, 0, each);
 	for (int i = 0; i < N; i++) {
 		dst[i] = target(&r, i * each, each);
@@ -68,20 +67,18 @@ TEST(an_error_ends_the_tasks_behind_it)
 		CHECK_EQ(i < 4 && memcmp(r.from, r.to + i * each, each), 0);
 		drop(dst[i]);
 	}
-	rig_close(&r, src);
+	drop(src);
 }
 
 TEST(a_delayed_task_comes_late_and_whole)
 {
-	struct rig r;
 	double before;
 
-	open_with(&r, "delay ms=20 min_size=5000", 4);
+	FIXTURE(rig, r, open_with, "delay ms=20 min_size=5000", 4);
 	before = now_s();
 	OK(copied_at(&r, 0, 0, 5000));
 	CHECK(now_s() - before >= 0.02);
 	CHECK_EQ(memcmp(r.from, r.to, 5000), 0);
-	rig_close(&r);
 }
 
 TEST(a_task_that_is_overtaken_completes_after_the_other)
@@ -102,10 +99,9 @@ TEST(a_task_that_is_overtaken_completes_after_the_other)
 /* The completion does not come before the context is stopped; other tasks are not delayed. */
 TEST(a_lost_completion_ends_with_the_context)
 {
-	struct rig r;
 	struct doca_buf *lost;
 
-	open_with(&r, "lose count=1", 4);
+	FIXTURE(rig, r, open_with, "lose count=1", 4);
 	struct doca_buf *src = source(&r, 0, 64), *dst = target(&r, 0, 64);
 	lost = target(&r, 64, 64);
 	OK(doca_task_submit(a_task(&r, src, lost, 1)));
@@ -118,22 +114,21 @@ TEST(a_lost_completion_ends_with_the_context)
 	CHECK_EQ(r.failed, 1);
 	CHECK_EQ(r.order[1], 1);
 	CHECK_EQ(data_len(lost), 0);
-	rig_close(&r, src, dst, lost);
+	drop(src, dst, lost);
 }
 
 TEST(lists_pass_through_the_rules_whole)
 {
-	struct rig r;
 	struct doca_buf *src, *dst;
 
-	open_with(&r, "delay ms=1", 4);
+	FIXTURE(rig, r, open_with, "delay ms=1", 4);
 	src = source(&r, 0, 1000);
 	OK(doca_buf_chain_list(src, source(&r, 1000, 1000)));
 	dst = target(&r, 0, 700);
 	OK(doca_buf_chain_list(dst, target(&r, 700, 1300)));
 	OK(copied(&r, src, dst));
 	CHECK_EQ(memcmp(r.from, r.to, 2000), 0);
-	rig_close(&r, src, dst);
+	drop(src, dst);
 }
 
 TEST(random_faults_leave_nothing_behind)

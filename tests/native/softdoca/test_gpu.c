@@ -17,7 +17,7 @@ struct gpu_rig {
 	struct doca_mmap *map;
 };
 
-static void gpu_open(struct gpu_rig *g, uint32_t tasks)
+static void gpu_rig_open(struct gpu_rig *g, uint32_t tasks)
 {
 	rig_open(&g->r, SIZE, tasks);
 	fill(g->r.from, SIZE, 7);
@@ -25,7 +25,7 @@ static void gpu_open(struct gpu_rig *g, uint32_t tasks)
 	g->map = a_started_map(g->r.dev, g->at, SIZE, READ_WRITE | PCI_RW);
 }
 
-static void gpu_close(struct gpu_rig *g)
+static void gpu_rig_close(struct gpu_rig *g)
 {
 	OK(doca_mmap_destroy(g->map));
 	rig_close(&g->r);
@@ -54,9 +54,7 @@ static void check_gpu(const struct gpu_rig *g, size_t offset, const uint8_t *wan
 
 TEST(copies_of_every_size_arrive)
 {
-	struct gpu_rig g;
-
-	gpu_open(&g, 4);
+	FIXTURE(gpu_rig, g, gpu_rig_open, 4);
 	for (size_t n = 1; n <= SIZE; n = n * 3 + 1) {
 		struct doca_buf *src = source(&g.r, 0, n), *mid = gpu_target(&g, SIZE - n, n);
 		struct doca_buf *dst = target(&g.r, 0, n);
@@ -68,15 +66,13 @@ TEST(copies_of_every_size_arrive)
 		CHECK_EQ(memcmp(g.r.from, g.r.to, n), 0);
 		drop(src, mid, dst);
 	}
-	gpu_close(&g);
 }
 
 TEST(a_list_joins_host_and_gpu_memory)
 {
-	struct gpu_rig g;
 	struct doca_buf *src, *dst;
 
-	gpu_open(&g, 4);
+	FIXTURE(gpu_rig, g, gpu_rig_open, 4);
 	src = source(&g.r, 0, 30000);
 	dst = target(&g.r, 0, 1000);
 	OK(doca_buf_chain_list(dst, gpu_target(&g, 0, 9000)));
@@ -87,16 +83,14 @@ TEST(a_list_joins_host_and_gpu_memory)
 	CHECK_EQ(memcmp(g.r.to + 10000, g.r.from + 10000, 20000), 0);
 	CHECK_EQ(data_len(dst), 1000);
 	drop(src, dst);
-	gpu_close(&g);
 }
 
 TEST(tasks_of_both_pipes_are_in_flight_at_once_and_complete_in_order)
 {
 	enum { N = 64, AREA = 16384 };
-	struct gpu_rig g;
 	struct doca_buf *src[N], *dst[N];
 
-	gpu_open(&g, N);
+	FIXTURE(gpu_rig, g, gpu_rig_open, N);
 	for (int round = 0; round < 10; round++) {
 		g.r.done = 0;
 		memset(g.r.to, 0, SIZE);
@@ -120,16 +114,14 @@ TEST(tasks_of_both_pipes_are_in_flight_at_once_and_complete_in_order)
 			drop(dst[i]);
 		}
 	}
-	gpu_close(&g);
 }
 
 TEST(a_sleeper_is_woken_by_the_gpu)
 {
-	struct gpu_rig g;
 	struct doca_buf *src, *dst;
 	int handle;
 
-	gpu_open(&g, 4);
+	FIXTURE(gpu_rig, g, gpu_rig_open, 4);
 	OK(doca_pe_get_notification_handle(g.r.pe, &handle));
 	src = source(&g.r, 0, SIZE);
 	dst = gpu_target(&g, 0, SIZE);
@@ -150,15 +142,13 @@ TEST(a_sleeper_is_woken_by_the_gpu)
 	}
 	CHECK_EQ(g.r.failed, 0);
 	drop(src, dst);
-	gpu_close(&g);
 }
 
 TEST(a_stop_ends_what_the_gpu_has_in_order)
 {
-	struct gpu_rig g;
 	struct doca_buf *src, *dst[8];
 
-	gpu_open(&g, 8);
+	FIXTURE(gpu_rig, g, gpu_rig_open, 8);
 	src = source(&g.r, 0, SIZE);
 	for (int round = 0; round < 5; round++) {
 		g.r.done = g.r.failed = g.r.n_seen = 0;
@@ -177,7 +167,6 @@ TEST(a_stop_ends_what_the_gpu_has_in_order)
 		OK(doca_ctx_start(g.r.ctx));
 	}
 	drop(src);
-	gpu_close(&g);
 }
 
 static void host(int fd)
@@ -196,7 +185,7 @@ TEST(what_the_gpu_cannot_reach_fails_at_completion)
 	struct doca_buf *src, *dst, *here;
 
 	CHECK(hears(o.fd, &offer, sizeof(offer)));
-	gpu_open(&g, 4);
+	gpu_rig_open(&g, 4);
 	map = imported(&g.r, &offer);
 	src = far_buf(&g.r, map, &offer, 0, 4096, true);
 	dst = gpu_target(&g, 0, 4096);
@@ -206,7 +195,7 @@ TEST(what_the_gpu_cannot_reach_fails_at_completion)
 	run_until_idle(&g.r);
 	drop(src, dst, here);
 	OK(doca_mmap_destroy(map));
-	gpu_close(&g);
+	gpu_rig_close(&g);
 	join(o);
 }
 

@@ -77,7 +77,7 @@ static void open_copies(struct copies *c, uint32_t host_permissions)
 }
 
 /* The maps before the arrays, and the GPU's memory before these, as programs do it. */
-static void close_copies(struct copies *c)
+static void copies_close(struct copies *c)
 {
 	OK(doca_ctx_stop(doca_dma_as_ctx(c->dma)));
 	OK(doca_dma_destroy(c->dma));
@@ -108,16 +108,13 @@ static int copy(struct copies *c, int from, int to, uint64_t i, uint32_t size)
 
 static void copies_both_ways(void)
 {
-	struct copies c;
-
-	open_copies(&c, DOCA_ACCESS_FLAG_LOCAL_READ_WRITE);
+	FIXTURE(copies, c, open_copies, DOCA_ACCESS_FLAG_LOCAL_READ_WRITE);
 	for (uint64_t i = 0; i < 3 * N; i++)
 		CHECK_EQ(copy(&c, GPU, HOST, i % N, ELEM), 0);
 	CHECK(!memcmp(c.host, c.gpu, SIZE));
 	memset(c.host, 'h', ELEM);
 	CHECK_EQ(copy(&c, HOST, GPU, 0, ELEM), 0);
 	CHECK(!memcmp(c.host, c.gpu, SIZE));
-	close_copies(&c);
 }
 
 TEST(a_kernel_copies_between_emulated_gpu_and_host)
@@ -135,10 +132,8 @@ TEST(a_kernel_copies_between_gpu_and_host)
 /* More than the ring has. */
 TEST(the_ring_is_used_again_and_a_context_started_again)
 {
-	struct copies c;
-
 	no_gpu();
-	open_copies(&c, DOCA_ACCESS_FLAG_LOCAL_READ_WRITE);
+	FIXTURE(copies, c, open_copies, DOCA_ACCESS_FLAG_LOCAL_READ_WRITE);
 	for (int round = 0; round < 2; round++) {
 		const uint32_t entries = c.handle->qp.sq_wqe_num;
 
@@ -152,7 +147,6 @@ TEST(the_ring_is_used_again_and_a_context_started_again)
 		REFUSED(doca_dma_get_gpu_handle(c.dma, &c.handle), BAD_STATE);
 		start_dma(&c);
 	}
-	close_copies(&c);
 }
 
 static void nothing_is_written(struct copies *c)
@@ -165,28 +159,22 @@ static void nothing_is_written(struct copies *c)
 
 TEST(a_copy_beyond_the_map_fails_and_writes_nothing)
 {
-	struct copies c;
-
 	no_gpu();
-	open_copies(&c, DOCA_ACCESS_FLAG_LOCAL_READ_WRITE);
+	FIXTURE(copies, c, open_copies, DOCA_ACCESS_FLAG_LOCAL_READ_WRITE);
 	CHECK_EQ(copy(&c, GPU, HOST, N - 1, ELEM + 1), 0x13); /* remote access */
 	CHECK(copy(&c, GPU, HOST, 0, ELEM)); /* flushed */
 	nothing_is_written(&c);
 	start_dma(&c);
 	CHECK_EQ(copy(&c, GPU, HOST, 0, ELEM), 0);
-	close_copies(&c);
 }
 
 TEST(a_copy_to_a_map_that_is_only_for_reading_fails)
 {
-	struct copies c;
-
 	no_gpu();
-	open_copies(&c, DOCA_ACCESS_FLAG_LOCAL_READ_ONLY);
+	FIXTURE(copies, c, open_copies, DOCA_ACCESS_FLAG_LOCAL_READ_ONLY);
 	CHECK_EQ(copy(&c, HOST, GPU, 1, ELEM), 0);
 	CHECK_EQ(copy(&c, GPU, HOST, 0, ELEM), 0x13);
 	nothing_is_written(&c);
-	close_copies(&c);
 }
 
 TEST(a_copy_to_a_map_that_was_destroyed_or_stopped_fails)
@@ -204,17 +192,15 @@ TEST(a_copy_to_a_map_that_was_destroyed_or_stopped_fails)
 		}
 		CHECK_EQ(copy(&c, GPU, HOST, 0, ELEM), 0x13);
 		nothing_is_written(&c);
-		close_copies(&c);
+		copies_close(&c);
 	}
 }
 
 /* A kernel can write anything to its rings: the NIC takes their sizes from nowhere else. */
 TEST(garbage_in_the_rings_ends_the_context_only)
 {
-	struct copies c;
-
 	no_gpu();
-	open_copies(&c, DOCA_ACCESS_FLAG_LOCAL_READ_WRITE);
+	FIXTURE(copies, c, open_copies, DOCA_ACCESS_FLAG_LOCAL_READ_WRITE);
 	memset(c.handle->qp.sq_wqe_daddr, 0xff, 64 * (size_t)c.handle->qp.sq_wqe_num);
 	c.handle->qp.sq_wqe_mask = 0xffff;
 	__atomic_store_n(c.handle->qp.sq_dbrec, htobe32(0x7fff), __ATOMIC_RELEASE);
@@ -222,19 +208,17 @@ TEST(garbage_in_the_rings_ends_the_context_only)
 	nothing_is_written(&c);
 	start_dma(&c);
 	CHECK_EQ(copy(&c, GPU, HOST, 0, ELEM), 0);
-	close_copies(&c);
 }
 
 TEST(two_dmabufs_of_an_allocation_are_not_confused)
 {
-	struct copies c;
 	struct doca_mmap *halves[2];
 	struct doca_buf_arr *array;
 	struct doca_gpu_buf_arr *bufs;
 	int fds[2];
 
 	no_gpu();
-	open_copies(&c, DOCA_ACCESS_FLAG_LOCAL_READ_WRITE);
+	FIXTURE(copies, c, open_copies, DOCA_ACCESS_FLAG_LOCAL_READ_WRITE);
 	for (int i = 0; i < 2; i++)
 		OK(doca_gpu_dmabuf_fd(c.e.gpu, c.gpu + i * (SIZE / 2), SIZE / 2, &fds[i]));
 	for (int i = 0; i < 2; i++) {
@@ -261,17 +245,15 @@ TEST(two_dmabufs_of_an_allocation_are_not_confused)
 	OK(doca_mmap_destroy(halves[0]));
 	for (int i = 0; i < 2; i++)
 		close(fds[i]);
-	close_copies(&c);
 }
 
 /* NVIDIA's application does it in this order. */
 TEST(memory_may_be_freed_before_its_map)
 {
-	struct copies c;
 	void *again;
 
 	no_gpu();
-	open_copies(&c, DOCA_ACCESS_FLAG_LOCAL_READ_WRITE);
+	FIXTURE(copies, c, open_copies, DOCA_ACCESS_FLAG_LOCAL_READ_WRITE);
 	again = c.gpu;
 	OK(doca_gpu_mem_free(c.e.gpu, c.gpu));
 	REFUSED(doca_gpu_mem_free(c.e.gpu, again), INVALID_VALUE);
@@ -280,12 +262,10 @@ TEST(memory_may_be_freed_before_its_map)
 	c.maps[GPU] = NULL;
 	CHECK(copy(&c, GPU, HOST, 0, ELEM));
 	c.gpu = gpu_alloc(c.e.gpu, SIZE, DOCA_GPU_MEM_TYPE_GPU);
-	close_copies(&c);
 }
 
 TEST(contexts_are_checked)
 {
-	struct copies c;
 	struct doca_ctx *ctx;
 	struct doca_dma *dma;
 	struct doca_pe *pe;
@@ -293,7 +273,7 @@ TEST(contexts_are_checked)
 	struct doca_dma_task_memcpy *task;
 
 	no_gpu();
-	open_copies(&c, DOCA_ACCESS_FLAG_LOCAL_READ_WRITE);
+	FIXTURE(copies, c, open_copies, DOCA_ACCESS_FLAG_LOCAL_READ_WRITE);
 	ctx = doca_dma_as_ctx(c.dma);
 	REFUSED(doca_ctx_set_datapath_on_gpu(ctx, c.e.gpu), BAD_STATE);
 	REFUSED(doca_ctx_start(ctx), BAD_STATE);
@@ -323,18 +303,16 @@ TEST(contexts_are_checked)
 	REFUSED(doca_ctx_start(ctx), BAD_STATE);
 	OK(doca_dma_destroy(dma));
 	OK(doca_pe_destroy(pe));
-	close_copies(&c);
 }
 
 TEST(arrays_are_checked)
 {
-	struct copies c;
 	struct doca_mmap *map;
 	struct doca_buf_arr *array;
 	struct doca_gpu_buf_arr *bufs;
 
 	no_gpu();
-	open_copies(&c, DOCA_ACCESS_FLAG_LOCAL_READ_WRITE);
+	FIXTURE(copies, c, open_copies, DOCA_ACCESS_FLAG_LOCAL_READ_WRITE);
 	array = c.arrays[HOST];
 	REFUSED(doca_buf_arr_start(array), BAD_STATE);
 	REFUSED(doca_buf_arr_set_target_gpu(array, c.e.gpu), BAD_STATE);
@@ -356,7 +334,6 @@ TEST(arrays_are_checked)
 	OK(doca_mmap_destroy(map));
 	REFUSED(doca_buf_arr_start(array), BAD_STATE); /* no map */
 	OK(doca_buf_arr_destroy(array));
-	close_copies(&c);
 }
 
 TEST_MAIN(run_tests)

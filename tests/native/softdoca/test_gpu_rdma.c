@@ -101,7 +101,7 @@ static void open_contexts(struct contexts *c, uint32_t rights)
 	connect_contexts(c, rights);
 }
 
-static void close_contexts(struct contexts *c)
+static void contexts_close(struct contexts *c)
 {
 	for (int i = 0; i < 2; i++) {
 		OK(doca_ctx_stop(doca_rdma_as_ctx(c->rdma[i])));
@@ -127,15 +127,12 @@ static int write_bytes(struct contexts *c, uint64_t at, uint32_t n)
 
 TEST(a_kernel_writes_to_the_peers_memory)
 {
-	struct contexts c;
-
-	open_contexts(&c, RIGHTS);
+	FIXTURE(contexts, c, open_contexts, RIGHTS);
 	for (uint32_t i = 0; i < SIZE; i++)
 		c.near[i] = (char)(i * 7 + i / 251);
 	for (uint32_t i = 0; i < 256; i++) /* more than the ring has */
 		CHECK_EQ(write_bytes(&c, i * (SIZE / 256), SIZE / 256), 0);
 	CHECK_EQ(memcmp(c.far, c.near, SIZE), 0);
-	close_contexts(&c);
 }
 
 TEST(what_the_peer_does_not_permit_fails)
@@ -146,19 +143,17 @@ TEST(what_the_peer_does_not_permit_fails)
 	c.near[0] = 1;
 	CHECK(write_bytes(&c, 0, 64));
 	CHECK_EQ(c.far[0], 0);
-	close_contexts(&c);
+	contexts_close(&c);
 	open_contexts(&c, RIGHTS);
 	c.near[0] = 1;
 	CHECK(write_bytes(&c, 1, SIZE)); /* beyond the map */
 	CHECK_EQ(c.far[0], 0);
-	close_contexts(&c);
+	contexts_close(&c);
 }
 
 TEST(a_context_is_started_and_connected_again)
 {
-	struct contexts c;
-
-	open_contexts(&c, RIGHTS);
+	FIXTURE(contexts, c, open_contexts, RIGHTS);
 	for (int i = 0; i < 3; i++) {
 		CHECK_EQ(write_bytes(&c, 0, 64), 0);
 		for (int k = 0; k < 2; k++) {
@@ -167,7 +162,6 @@ TEST(a_context_is_started_and_connected_again)
 		}
 		connect_contexts(&c, RIGHTS);
 	}
-	close_contexts(&c);
 }
 
 static void nothing(struct doca_rdma_task_send *t, union doca_data task_data, union doca_data ctx_data)
@@ -177,7 +171,6 @@ static void nothing(struct doca_rdma_task_send *t, union doca_data task_data, un
 
 TEST(contexts_are_checked)
 {
-	struct contexts c;
 	struct doca_gpu_dev_rdma *handle;
 	struct doca_rdma_connection *more;
 	struct doca_rdma_task_send *task;
@@ -186,7 +179,7 @@ TEST(contexts_are_checked)
 	const void *blob;
 	size_t n;
 
-	open_contexts(&c, RIGHTS);
+	FIXTURE(contexts, c, open_contexts, RIGHTS);
 	REFUSED(doca_rdma_get_gpu_handle(NULL, &handle), INVALID_VALUE);
 	REFUSED(doca_rdma_get_gpu_handle(c.rdma[0], NULL), INVALID_VALUE);
 	OK(doca_rdma_connection_disconnect(c.connection[0]));
@@ -209,7 +202,6 @@ TEST(contexts_are_checked)
 	OK(doca_ctx_stop(doca_rdma_as_ctx(r)));
 	REFUSED(doca_rdma_get_gpu_handle(r, &handle), BAD_STATE);
 	OK(doca_rdma_destroy(r));
-	close_contexts(&c);
 }
 
 TEST_MAIN(run_tests)

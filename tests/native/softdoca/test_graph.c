@@ -262,10 +262,9 @@ TEST(a_task_that_fails_ends_the_instance_as_failed)
 	struct doca_graph *g;
 	struct doca_task *t;
 	struct ends e;
-	struct rig r;
 
 	setenv("SOFTDOCA_FAULTS", "error status=io_failed", 1);
-	rig_open(&r, SIZE, 1);
+	FIXTURE(rig, r, rig_open, SIZE, 1);
 	g = a_graph(r.pe, &e, 1);
 	first = ctx_node(g, r.ctx);
 	second = user_node(g, never);
@@ -285,7 +284,7 @@ TEST(a_task_that_fails_ends_the_instance_as_failed)
 	OK(doca_graph_instance_destroy(i));
 	close_graph(g);
 	doca_task_free(t);
-	rig_close(&r, src, dst);
+	drop(src, dst);
 }
 
 /* ---- graphs in graphs, and sync events ---- */
@@ -368,9 +367,8 @@ TEST(a_node_waits_for_a_sync_event)
 	struct doca_graph *g;
 	struct doca_ctx *ctx;
 	struct ends e;
-	struct rig r;
 
-	rig_open(&r, 4096, 1);
+	FIXTURE(rig, r, rig_open, 4096, 1);
 	event = an_event_for_tasks(&r, &ctx);
 	g = a_graph(r.pe, &e, 1);
 	first = ctx_node(g, ctx);
@@ -397,7 +395,6 @@ TEST(a_node_waits_for_a_sync_event)
 	close_graph(g);
 	OK(doca_ctx_stop(ctx));
 	OK(doca_sync_event_destroy(event));
-	rig_close(&r);
 }
 
 /* ---- notifications, and the end in a callback ---- */
@@ -455,9 +452,8 @@ TEST(each_misuse_is_refused)
 	struct doca_graph *g, *other;
 	struct doca_task *t;
 	struct ends e;
-	struct rig r;
 
-	rig_open(&r, 4096, 2);
+	FIXTURE(rig, r, rig_open, 4096, 2);
 	REFUSED(doca_graph_create(NULL, &g), INVALID_VALUE);
 	REFUSED(doca_graph_create(r.pe, NULL), INVALID_VALUE);
 	REFUSED(doca_graph_start((struct doca_graph *)r.pe), INVALID_VALUE);
@@ -522,7 +518,7 @@ TEST(each_misuse_is_refused)
 	REFUSED(doca_graph_destroy(g), INVALID_VALUE);
 	OK(doca_graph_destroy(other));
 	doca_task_free(t);
-	rig_close(&r, src, dst);
+	drop(src, dst);
 }
 
 TEST(a_context_of_another_engine_is_refused_at_the_start)
@@ -530,16 +526,14 @@ TEST(a_context_of_another_engine_is_refused_at_the_start)
 	struct doca_graph *g;
 	struct doca_pe *pe;
 	struct ends e;
-	struct rig r;
 
-	rig_open(&r, 4096, 1);
+	FIXTURE(rig, r, rig_open, 4096, 1);
 	OK(doca_pe_create(&pe));
 	g = a_graph(pe, &e, 1);
 	ctx_node(g, r.ctx);
 	REFUSED(doca_graph_start(g), BAD_STATE);
 	OK(doca_graph_destroy(g));
 	OK(doca_pe_destroy(pe));
-	rig_close(&r);
 }
 
 TEST_MAIN(run_tests)

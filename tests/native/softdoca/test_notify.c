@@ -60,37 +60,31 @@ static void sleep_until(struct rig *r, int epoll_fd, unsigned ended)
 
 TEST(the_handle_never_changes)
 {
-	struct rig r;
 	int before;
 
-	rig_make(&r, SIZE, 4);
+	FIXTURE(rig, r, rig_make, SIZE, 4);
 	before = handle_of(&r);
 	OK(doca_ctx_start(r.ctx));
 	CHECK_EQ(handle_of(&r), before);
 	OK(copied_at(&r, 0, 0, 100));
 	CHECK_EQ(handle_of(&r), before);
-	rig_close(&r);
 }
 
 TEST(nothing_wakes_a_program_without_tasks)
 {
-	struct rig r;
-
-	rig_open(&r, SIZE, 4);
+	FIXTURE(rig, r, rig_open, SIZE, 4);
 	CHECK(!readable(handle_of(&r), 0));
 	OK(doca_pe_request_notification(r.pe));
 	CHECK(!readable(handle_of(&r), 20));
 	OK(doca_pe_clear_notification(r.pe, handle_of(&r)));
-	rig_close(&r);
 }
 
 /* Submits between request and wait, or before both. */
 static void wakes(size_t size, bool request_first)
 {
-	struct rig r;
 	int fd;
 
-	rig_open(&r, SIZE, 4);
+	FIXTURE(rig, r, rig_open, SIZE, 4);
 	fd = epoll_over(&r);
 	fill(r.from, SIZE, 3);
 	struct doca_buf *src = source(&r, 0, size), *dst = target(&r, 0, size);
@@ -109,7 +103,7 @@ static void wakes(size_t size, bool request_first)
 		CHECK_EQ(memcmp(r.from, r.to, size), 0);
 	}
 	close(fd);
-	rig_close(&r, src, dst);
+	drop(src, dst);
 }
 
 TEST(a_small_task_submitted_before_the_request_wakes)
@@ -141,11 +135,10 @@ TEST(a_delayed_task_wakes_when_it_is_due)
 
 TEST(an_injected_error_wakes_at_once)
 {
-	struct rig r;
 	int fd;
 
 	setenv("SOFTDOCA_FAULTS", "error status=io_failed", 1);
-	rig_open(&r, SIZE, 4);
+	FIXTURE(rig, r, rig_open, SIZE, 4);
 	fd = epoll_over(&r);
 	struct doca_buf *src = source(&r, 0, 64), *dst = target(&r, 0, 64);
 	OK(doca_pe_request_notification(r.pe));
@@ -156,15 +149,14 @@ TEST(an_injected_error_wakes_at_once)
 	CHECK_EQ(r.failed, 1);
 	CHECK_EQ(state_of(&r), DOCA_CTX_STATE_IDLE);
 	close(fd);
-	rig_close(&r, src, dst);
+	drop(src, dst);
 }
 
 TEST(after_a_clear_the_handle_rests_until_the_next_request)
 {
-	struct rig r;
 	struct doca_buf *big_src, *big_dst;
 
-	rig_open(&r, SIZE, 4);
+	FIXTURE(rig, r, rig_open, SIZE, 4);
 	struct doca_buf *src = source(&r, 0, 64), *dst = target(&r, 0, 64);
 	big_src = source(&r, 0, BIG);
 	big_dst = target(&r, 0, BIG);
@@ -180,18 +172,17 @@ TEST(after_a_clear_the_handle_rests_until_the_next_request)
 	run_until(&r, 2);
 	OK(doca_pe_clear_notification(r.pe, handle_of(&r)));
 	CHECK(!readable(handle_of(&r), 0));
-	rig_close(&r, src, dst, big_src, big_dst);
+	drop(src, dst, big_src, big_dst);
 }
 
 TEST(a_sleeper_loses_no_completion_and_gets_none_twice)
 {
 	enum { N = 32, AREA = 65536, ROUNDS = 200 };
-	struct rig r;
 	int fd;
 	unsigned seed = 7;
 	struct doca_buf *src[N], *dst[N];
 
-	rig_open(&r, N * AREA, N);
+	FIXTURE(rig, r, rig_open, N * AREA, N);
 	fd = epoll_over(&r);
 	fill(r.from, N * AREA, 3);
 	for (unsigned round = 0; round < ROUNDS; round++) {
@@ -214,16 +205,14 @@ TEST(a_sleeper_loses_no_completion_and_gets_none_twice)
 		}
 	}
 	close(fd);
-	rig_close(&r);
 }
 
 TEST(a_stop_wakes_who_waits_for_the_rest)
 {
-	struct rig r;
 	int fd;
 	struct doca_task *kept;
 
-	rig_open(&r, SIZE, 4);
+	FIXTURE(rig, r, rig_open, SIZE, 4);
 	fd = epoll_over(&r);
 	struct doca_buf *src = source(&r, 0, 64), *dst = target(&r, 0, 64);
 	kept = a_task(&r, NULL, NULL, 0);
@@ -242,15 +231,14 @@ TEST(a_stop_wakes_who_waits_for_the_rest)
 	CHECK_EQ(doca_pe_progress(r.pe), 1);
 	CHECK_EQ(state_of(&r), DOCA_CTX_STATE_IDLE);
 	close(fd);
-	rig_close(&r, src, dst);
+	drop(src, dst);
 }
 
 TEST(a_flush_wakes)
 {
-	struct rig r;
 	int fd;
 
-	rig_open(&r, SIZE, 4);
+	FIXTURE(rig, r, rig_open, SIZE, 4);
 	fd = epoll_over(&r);
 	struct doca_buf *src = source(&r, 0, 64), *dst = target(&r, 0, 64);
 	OK(doca_pe_request_notification(r.pe));
@@ -260,7 +248,7 @@ TEST(a_flush_wakes)
 	sleep_on(&r, fd);
 	CHECK_EQ(doca_pe_progress(r.pe), 1);
 	close(fd);
-	rig_close(&r, src, dst);
+	drop(src, dst);
 }
 
 static void host(int fd)
@@ -299,9 +287,7 @@ TEST(memory_of_another_process_wakes_too)
 /* Programs for Linux pass 0, because the handle is for Windows only. */
 TEST(clearing_takes_any_handle)
 {
-	struct rig r;
-
-	rig_open(&r, SIZE, 4);
+	FIXTURE(rig, r, rig_open, SIZE, 4);
 	struct doca_buf *src = source(&r, 0, 64), *dst = target(&r, 0, 1024);
 	for (int handle = -1; handle < 2; handle++) {
 		OK(doca_pe_request_notification(r.pe));
@@ -312,7 +298,7 @@ TEST(clearing_takes_any_handle)
 		CHECK_EQ(doca_pe_progress(r.pe), 1);
 	}
 	OK(doca_pe_clear_notification(r.pe, 0)); /* nothing was requested */
-	rig_close(&r, src, dst);
+	drop(src, dst);
 }
 
 /* Replaces the C library's function, with which the library signals an event from any thread. */
@@ -326,9 +312,7 @@ __attribute__((visibility("default"))) int eventfd_write(int fd, eventfd_t n)
 
 TEST(what_was_said_is_not_said_again_until_it_is_cleared)
 {
-	struct rig r;
-
-	rig_open(&r, SIZE, 8);
+	FIXTURE(rig, r, rig_open, SIZE, 8);
 	struct doca_buf *src = source(&r, 0, 64), *dst = target(&r, 0, SIZE);
 	for (unsigned round = 1; round <= 3; round++) {
 		OK(doca_pe_request_notification(r.pe));
@@ -339,7 +323,7 @@ TEST(what_was_said_is_not_said_again_until_it_is_cleared)
 		OK(doca_pe_clear_notification(r.pe, 0));
 		CHECK(!readable(handle_of(&r), 0));
 	}
-	rig_close(&r, src, dst);
+	drop(src, dst);
 }
 
 TEST_MAIN(run_tests)

@@ -83,9 +83,7 @@ TEST(a_program_sets_the_limit_of_its_records)
 
 TEST(a_buffer_is_used_for_another_place)
 {
-	struct rig r;
-
-	rig_open(&r, SIZE, 1);
+	FIXTURE(rig, r, rig_open, SIZE, 1);
 	fill(r.from, r.size, 5);
 	struct doca_buf *src = source(&r, 0, 64), *dst = target(&r, 0, 64), *other;
 	for (size_t at = 0; at < BLOCK; at += BLOCK / 8) {
@@ -108,7 +106,7 @@ TEST(a_buffer_is_used_for_another_place)
 	drop(src);
 	OK(doca_buf_inc_refcount(dst, NULL));
 	REFUSED(doca_buf_inventory_buf_reuse_by_addr(dst, r.to, 8), NOT_PERMITTED);
-	rig_close(&r, dst, dst);
+	drop(dst, dst);
 }
 
 /* Makes one copy into a map that has only these permissions. */
@@ -237,9 +235,7 @@ static void run_by_events(struct rig *r)
 
 TEST(a_program_may_live_in_its_callbacks)
 {
-	struct rig r;
-
-	rig_make(&r, SIZE, 1);
+	FIXTURE(rig, r, rig_make, SIZE, 1);
 	OK(doca_dma_task_memcpy_set_conf(r.dma, begin_inner, on_error, 1));
 	OK(doca_ctx_start(r.ctx));
 	fill(r.from, r.size, 3);
@@ -250,7 +246,6 @@ TEST(a_program_may_live_in_its_callbacks)
 	CHECK_EQ(memcmp(r.from, r.to, r.size), 0);
 	drop(src, dst);
 	OK(doca_dma_destroy(inner.dma));
-	rig_close(&r);
 }
 
 TEST_MAIN(run_tests)

@@ -18,23 +18,18 @@ static void check_seen(const struct rig *r, unsigned n, const enum doca_ctx_stat
 
 TEST(start_and_stop_of_a_quiet_context_are_at_once)
 {
-	struct rig r;
-
-	rig_make(&r, SIZE, 4);
+	FIXTURE(rig, r, rig_make, SIZE, 4);
 	CHECK_EQ(state_of(&r), DOCA_CTX_STATE_IDLE);
 	OK(doca_ctx_start(r.ctx));
 	CHECK_EQ(state_of(&r), DOCA_CTX_STATE_RUNNING);
 	OK(doca_ctx_stop(r.ctx));
 	CHECK_EQ(state_of(&r), DOCA_CTX_STATE_IDLE);
 	CHECK_SEEN(&r, DOCA_CTX_STATE_RUNNING, DOCA_CTX_STATE_IDLE);
-	rig_close(&r);
 }
 
 TEST(a_stopped_context_starts_again_and_works)
 {
-	struct rig r;
-
-	rig_open(&r, SIZE, 4);
+	FIXTURE(rig, r, rig_open, SIZE, 4);
 	for (int i = 0; i < 5; i++) {
 		OK(copied_at(&r, 0, 0, 100));
 		OK(copied_at(&r, 0, 0, BIG));
@@ -42,17 +37,13 @@ TEST(a_stopped_context_starts_again_and_works)
 		OK(doca_ctx_start(r.ctx));
 	}
 	CHECK_EQ(r.done, 10);
-	rig_close(&r);
 }
 
 TEST(starting_twice_is_a_bad_state)
 {
-	struct rig r;
-
-	rig_open(&r, SIZE, 4);
+	FIXTURE(rig, r, rig_open, SIZE, 4);
 	CHECK_DOCA(doca_ctx_start(r.ctx), DOCA_ERROR_BAD_STATE);
 	CHECK_EQ(state_of(&r), DOCA_CTX_STATE_RUNNING);
-	rig_close(&r);
 }
 
 TEST(a_context_without_an_engine_does_not_start)
@@ -88,10 +79,9 @@ TEST(a_context_without_configured_tasks_does_not_start)
 
 TEST(nothing_is_configured_after_the_start)
 {
-	struct rig r;
 	struct doca_pe *other;
 
-	rig_open(&r, SIZE, 4);
+	FIXTURE(rig, r, rig_open, SIZE, 4);
 	OK(doca_pe_create(&other));
 	CHECK_DOCA(doca_dma_task_memcpy_set_conf(r.dma, on_done, on_error, 8), DOCA_ERROR_BAD_STATE);
 	CHECK_DOCA(doca_ctx_set_state_changed_cb(r.ctx, on_state), DOCA_ERROR_BAD_STATE);
@@ -99,28 +89,24 @@ TEST(nothing_is_configured_after_the_start)
 	CHECK_DOCA(doca_pe_connect_ctx(other, r.ctx), DOCA_ERROR_BAD_STATE);
 	CHECK_DOCA(doca_pe_connect_ctx(r.pe, r.ctx), DOCA_ERROR_BAD_STATE);
 	OK(doca_pe_destroy(other));
-	rig_close(&r);
 }
 
 TEST(a_context_has_one_engine)
 {
-	struct rig r;
 	struct doca_pe *other;
 
-	rig_make(&r, SIZE, 4);
+	FIXTURE(rig, r, rig_make, SIZE, 4);
 	OK(doca_pe_create(&other));
 	CHECK_DOCA(doca_pe_connect_ctx(other, r.ctx), DOCA_ERROR_NOT_PERMITTED);
 	CHECK_DOCA(doca_pe_connect_ctx(r.pe, r.ctx), DOCA_ERROR_NOT_PERMITTED);
 	OK(doca_pe_destroy(other));
-	rig_close(&r);
 }
 
 TEST(configuration_has_limits)
 {
-	struct rig r;
 	uint32_t most;
 
-	rig_make(&r, SIZE, 4);
+	FIXTURE(rig, r, rig_make, SIZE, 4);
 	OK(doca_dma_cap_get_max_num_tasks(r.dma, &most));
 	CHECK_DOCA(doca_dma_task_memcpy_set_conf(r.dma, on_done, on_error, 0),
 		   DOCA_ERROR_INVALID_VALUE);
@@ -136,16 +122,14 @@ TEST(configuration_has_limits)
 	OK(doca_dma_task_memcpy_set_conf(r.dma, on_done, on_error, most));
 	OK(doca_ctx_start(r.ctx));
 	OK(copied_at(&r, 0, 0, 100));
-	rig_close(&r);
 }
 
 TEST(tasks_are_allocated_only_while_it_runs)
 {
-	struct rig r;
 	struct doca_dma_task_memcpy *t = NULL;
 	union doca_data data = { .u64 = 1 };
 
-	rig_make(&r, SIZE, 4);
+	FIXTURE(rig, r, rig_make, SIZE, 4);
 	CHECK_DOCA(doca_dma_task_memcpy_alloc_init(r.dma, NULL, NULL, data, &t),
 		   DOCA_ERROR_BAD_STATE);
 	OK(doca_ctx_start(r.ctx));
@@ -154,16 +138,14 @@ TEST(tasks_are_allocated_only_while_it_runs)
 	OK(doca_ctx_stop(r.ctx));
 	CHECK_DOCA(doca_dma_task_memcpy_alloc_init(r.dma, NULL, NULL, data, &t),
 		   DOCA_ERROR_BAD_STATE);
-	rig_close(&r);
 }
 
 TEST(as_many_tasks_as_configured_and_no_more)
 {
-	struct rig r;
 	struct doca_dma_task_memcpy *t, *all[8];
 	union doca_data data = { .u64 = 1 };
 
-	rig_open(&r, SIZE, 8);
+	FIXTURE(rig, r, rig_open, SIZE, 8);
 	for (int round = 0; round < 3; round++) {
 		for (int i = 0; i < 8; i++)
 			OK(doca_dma_task_memcpy_alloc_init(r.dma, NULL, NULL, data, &all[i]));
@@ -172,15 +154,13 @@ TEST(as_many_tasks_as_configured_and_no_more)
 		for (int i = 0; i < 8; i++)
 			doca_task_free(doca_dma_task_memcpy_as_task(all[i]));
 	}
-	rig_close(&r);
 }
 
 TEST(stop_waits_for_tasks_that_are_not_freed)
 {
-	struct rig r;
 	struct doca_task *task;
 
-	rig_open(&r, SIZE, 4);
+	FIXTURE(rig, r, rig_open, SIZE, 4);
 	task = a_task(&r, NULL, NULL, 0);
 	CHECK_DOCA(doca_ctx_stop(r.ctx), DOCA_ERROR_IN_PROGRESS);
 	CHECK_EQ(state_of(&r), DOCA_CTX_STATE_STOPPING);
@@ -191,29 +171,25 @@ TEST(stop_waits_for_tasks_that_are_not_freed)
 	CHECK_EQ(doca_pe_progress(r.pe), 1);
 	CHECK_SEEN(&r, DOCA_CTX_STATE_RUNNING, DOCA_CTX_STATE_STOPPING, DOCA_CTX_STATE_IDLE);
 	CHECK_EQ(doca_pe_progress(r.pe), 0);
-	rig_close(&r);
 }
 
 TEST(a_second_stop_ends_what_nothing_holds_any_more)
 {
-	struct rig r;
 	struct doca_task *task;
 
-	rig_open(&r, SIZE, 4);
+	FIXTURE(rig, r, rig_open, SIZE, 4);
 	task = a_task(&r, NULL, NULL, 0);
 	CHECK_DOCA(doca_ctx_stop(r.ctx), DOCA_ERROR_IN_PROGRESS);
 	doca_task_free(task);
 	OK(doca_ctx_stop(r.ctx));
 	CHECK_SEEN(&r, DOCA_CTX_STATE_RUNNING, DOCA_CTX_STATE_STOPPING, DOCA_CTX_STATE_IDLE);
-	rig_close(&r);
 }
 
 TEST(tasks_in_flight_end_by_progress_after_a_stop)
 {
-	struct rig r;
 	struct doca_buf *big_src, *big_dst;
 
-	rig_open(&r, SIZE, 4);
+	FIXTURE(rig, r, rig_open, SIZE, 4);
 	struct doca_buf *src = source(&r, 0, 64), *dst = target(&r, 0, 64);
 	big_src = source(&r, 0, BIG);
 	big_dst = target(&r, 1000, BIG);
@@ -233,15 +209,14 @@ TEST(tasks_in_flight_end_by_progress_after_a_stop)
 	CHECK_EQ(r.done + r.failed, 2);
 	CHECK_EQ(r.order[1], 8);
 	CHECK_EQ(data_len(big_dst), r.last == DOCA_SUCCESS ? BIG : 0);
-	rig_close(&r, src, dst, big_src, big_dst);
+	drop(src, dst, big_src, big_dst);
 }
 
 TEST(a_stopped_context_takes_no_task)
 {
-	struct rig r;
 	struct doca_task *task;
 
-	rig_open(&r, SIZE, 4);
+	FIXTURE(rig, r, rig_open, SIZE, 4);
 	struct doca_buf *src = source(&r, 0, 64), *dst = target(&r, 0, 64);
 	task = a_task(&r, src, dst, 0);
 	CHECK_DOCA(doca_ctx_stop(r.ctx), DOCA_ERROR_IN_PROGRESS);
@@ -249,14 +224,12 @@ TEST(a_stopped_context_takes_no_task)
 	CHECK_EQ(in_flight(&r), 0);
 	doca_task_free(task);
 	run_until_idle(&r);
-	rig_close(&r, src, dst);
+	drop(src, dst);
 }
 
 TEST(what_is_in_use_is_not_destroyed)
 {
-	struct rig r;
-
-	rig_open(&r, SIZE, 4);
+	FIXTURE(rig, r, rig_open, SIZE, 4);
 	struct doca_buf *src = source(&r, 0, 64), *dst = target(&r, 0, 64);
 	CHECK_DOCA(doca_dma_destroy(r.dma), DOCA_ERROR_IN_USE);
 	CHECK_DOCA(doca_pe_destroy(r.pe), DOCA_ERROR_IN_USE);
@@ -269,17 +242,16 @@ TEST(what_is_in_use_is_not_destroyed)
 	run_until(&r, 1);
 	OK(doca_ctx_stop(r.ctx));
 	CHECK_DOCA(doca_pe_destroy(r.pe), DOCA_ERROR_IN_USE); /* still connected */
-	rig_close(&r, src, dst);
+	drop(src, dst);
 }
 
 TEST(a_task_in_flight_is_neither_freed_nor_submitted_nor_changed)
 {
-	struct rig r;
 	struct doca_buf *other;
 	struct doca_dma_task_memcpy *t;
 	struct doca_task *task;
 
-	rig_open(&r, SIZE, 4);
+	FIXTURE(rig, r, rig_open, SIZE, 4);
 	struct doca_buf *src = source(&r, 0, 64), *dst = target(&r, 0, 64);
 	other = target(&r, 128, 64);
 	t = a_memcpy(&r, src, dst, 0);
@@ -296,16 +268,15 @@ TEST(a_task_in_flight_is_neither_freed_nor_submitted_nor_changed)
 	CHECK_EQ(data_len(dst), 64);
 	CHECK_EQ(data_len(other), 0);
 	CHECK_EQ(in_flight(&r), 0);
-	rig_close(&r, src, dst, other);
+	drop(src, dst, other);
 }
 
 TEST(a_task_is_freed_once)
 {
-	struct rig r;
 	struct doca_dma_task_memcpy *t;
 	struct doca_task *task;
 
-	rig_open(&r, SIZE, 2);
+	FIXTURE(rig, r, rig_open, SIZE, 2);
 	t = a_memcpy(&r, NULL, NULL, 5);
 	task = doca_dma_task_memcpy_as_task(t);
 	doca_task_free(task);
@@ -316,15 +287,13 @@ TEST(a_task_is_freed_once)
 	CHECK_DOCA(doca_task_submit(task), DOCA_ERROR_INVALID_VALUE);
 	CHECK_DOCA(doca_task_get_status(task), DOCA_ERROR_INVALID_VALUE);
 	OK(doca_ctx_stop(r.ctx)); /* no task is left */
-	rig_close(&r);
 }
 
 TEST(a_failed_task_stops_the_context_and_ends_the_others)
 {
-	struct rig r;
 	struct doca_buf *none;
 
-	rig_open(&r, SIZE, 8);
+	FIXTURE(rig, r, rig_open, SIZE, 8);
 	struct doca_buf *src = source(&r, 0, 64), *dst = target(&r, 0, 1024);
 	none = target(&r, 2048, 8); /* no room for 64 bytes */
 	OK(doca_task_submit(a_task(&r, src, dst, 1)));
@@ -345,7 +314,7 @@ TEST(a_failed_task_stops_the_context_and_ends_the_others)
 		CHECK_EQ(r.order[i], i + 1);
 	CHECK_EQ(data_len(dst), 64);
 	CHECK_SEEN(&r, DOCA_CTX_STATE_RUNNING, DOCA_CTX_STATE_STOPPING, DOCA_CTX_STATE_IDLE);
-	rig_close(&r, src, dst, none);
+	drop(src, dst, none);
 }
 
 /* The program is notified of the state first, and may free every task except the one whose callback
@@ -368,10 +337,9 @@ static void free_all(const union doca_data user_data, struct doca_ctx *ctx,
 
 TEST(a_failed_task_lives_until_its_callback)
 {
-	struct rig r;
 	struct doca_buf *src, *none;
 
-	rig_make(&r, SIZE, 8);
+	FIXTURE(rig, r, rig_make, SIZE, 8);
 	OK(doca_ctx_set_state_changed_cb(r.ctx, free_all));
 	OK(doca_ctx_start(r.ctx));
 	src = source(&r, 0, 64);
@@ -383,7 +351,7 @@ TEST(a_failed_task_lives_until_its_callback)
 	CHECK_EQ(r.failed, 1);
 	CHECK_DOCA(r.last, DOCA_ERROR_IO_FAILED);
 	CHECK_EQ(r.order[0], 7);
-	rig_close(&r, src, none);
+	drop(src, none);
 }
 
 /* ---- a context that is destroyed in the callback that reports it as idle ---- */

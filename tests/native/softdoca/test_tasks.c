@@ -85,9 +85,7 @@ static void stop_then_start(const union doca_data user_data, struct doca_ctx *ct
 
 TEST(a_state_callback_may_start_the_context_again)
 {
-	struct rig r;
-
-	rig_make(&r, SIZE, 1);
+	FIXTURE(rig, r, rig_make, SIZE, 1);
 	OK(doca_ctx_set_state_changed_cb(r.ctx, stop_then_start));
 	OK(doca_ctx_start(r.ctx));
 	again = 1;
@@ -95,19 +93,17 @@ TEST(a_state_callback_may_start_the_context_again)
 	OK(resubmitted);
 	CHECK_EQ(state_of(&r), DOCA_CTX_STATE_RUNNING);
 	OK(copied_at(&r, 0, 0, 64));
-	rig_close(&r);
 }
 
 /* ---- several contexts, events, flushing ---- */
 
 TEST(two_contexts_of_one_engine_get_their_turn)
 {
-	struct rig r;
 	struct doca_dma *second;
 	struct rig other;
 	union doca_data data = { .ptr = &other };
 
-	rig_open(&r, SIZE, 64);
+	FIXTURE(rig, r, rig_open, SIZE, 64);
 	other = r;
 	other.n_seen = 0;
 	OK(doca_dma_create(r.dev, &second));
@@ -142,15 +138,14 @@ TEST(two_contexts_of_one_engine_get_their_turn)
 	OK(doca_ctx_stop(other.ctx));
 	OK(doca_dma_destroy(second));
 	OK(copied_at(&r, 0, 0, 100)); /* the first context continues */
-	rig_close(&r, src, dst);
+	drop(src, dst);
 }
 
 TEST(tasks_wait_for_a_flush)
 {
-	struct rig r;
 	struct doca_buf *big_src, *big_dst;
 
-	rig_open(&r, SIZE, 8);
+	FIXTURE(rig, r, rig_open, SIZE, 8);
 	struct doca_buf *src = source(&r, 0, 64), *dst = target(&r, 0, 1024);
 	big_src = source(&r, 0, BIG);
 	big_dst = target(&r, 2048, BIG);
@@ -174,15 +169,14 @@ TEST(tasks_wait_for_a_flush)
 	CHECK_DOCA(doca_ctx_stop(r.ctx), DOCA_ERROR_IN_PROGRESS);
 	run_until_idle(&r);
 	CHECK_EQ(r.failed, 1);
-	rig_close(&r, src, dst, big_src, big_dst);
+	drop(src, dst, big_src, big_dst);
 }
 
 TEST(a_large_one_that_was_held_moves_with_a_small_one)
 {
-	struct rig r;
 	struct doca_buf *big_src, *big_dst;
 
-	rig_open(&r, SIZE, 8);
+	FIXTURE(rig, r, rig_open, SIZE, 8);
 	fill(r.from, SIZE, 9);
 	struct doca_buf *src = source(&r, 0, 64), *dst = target(&r, 0, 1024);
 	big_src = source(&r, 0, BIG);
@@ -194,31 +188,29 @@ TEST(a_large_one_that_was_held_moves_with_a_small_one)
 	CHECK_EQ(r.order[0], 1);
 	CHECK_EQ(memcmp(r.from, r.to + 2048, BIG), 0);
 	CHECK_EQ(memcmp(r.from, r.to, 64), 0);
-	rig_close(&r, src, dst, big_src, big_dst);
+	drop(src, dst, big_src, big_dst);
 }
 
 TEST(unknown_submit_flags_are_refused)
 {
-	struct rig r;
 	struct doca_task *task;
 
-	rig_open(&r, SIZE, 1);
+	FIXTURE(rig, r, rig_open, SIZE, 1);
 	struct doca_buf *src = source(&r, 0, 64), *dst = target(&r, 0, 64);
 	task = a_task(&r, src, dst, 1);
 	CHECK_DOCA(doca_task_submit_ex(task, 4), DOCA_ERROR_INVALID_VALUE);
 	CHECK_DOCA(doca_task_submit_ex(task, 0x80000001u), DOCA_ERROR_INVALID_VALUE);
 	CHECK_EQ(in_flight(&r), 0);
 	doca_task_free(task);
-	rig_close(&r, src, dst);
+	drop(src, dst);
 }
 
 TEST(user_data_is_given_back_as_it_was)
 {
-	struct rig r;
 	union doca_data data = { .u64 = 0x1234567890abcdef }, got;
 	struct doca_task *task;
 
-	rig_open(&r, SIZE, 1);
+	FIXTURE(rig, r, rig_open, SIZE, 1);
 	task = a_task(&r, NULL, NULL, 77);
 	CHECK_EQ(doca_task_get_user_data(task).u64, 77);
 	doca_task_set_user_data(task, data);
@@ -227,7 +219,6 @@ TEST(user_data_is_given_back_as_it_was)
 	doca_task_free(task);
 	OK(doca_ctx_get_user_data(r.ctx, &got));
 	CHECK(got.ptr == &r);
-	rig_close(&r);
 }
 
 /* ---- fork ---- */
@@ -253,7 +244,6 @@ static void end_in_child(struct rig *r, struct doca_task *task)
 
 TEST(a_forked_child_ends_what_it_has_and_the_parent_goes_on)
 {
-	struct rig r;
 	struct doca_buf *big_src, *big_dst;
 	struct doca_task *task;
 	doca_notification_handle_t handle;
@@ -261,7 +251,7 @@ TEST(a_forked_child_ends_what_it_has_and_the_parent_goes_on)
 	pid_t pid;
 
 	setenv("SOFTDOCA_FAULTS", "delay ms=100 min_size=1000", 1);
-	rig_open(&r, SIZE, 8);
+	FIXTURE(rig, r, rig_open, SIZE, 8);
 	OK(doca_pe_get_notification_handle(r.pe, &handle));
 	struct doca_buf *src = source(&r, 0, 64), *dst = target(&r, 0, 1024);
 	big_src = source(&r, 0, BIG);
@@ -291,7 +281,7 @@ TEST(a_forked_child_ends_what_it_has_and_the_parent_goes_on)
 	OK(doca_task_submit(task));
 	run_until(&r, 2);
 	OK(r.last);
-	rig_close(&r, src, dst, big_src, big_dst);
+	drop(src, dst, big_src, big_dst);
 }
 
 TEST_MAIN(run_tests)

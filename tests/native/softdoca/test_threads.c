@@ -208,9 +208,7 @@ static void *copy_once(void *arg)
 
 TEST(an_engine_goes_from_thread_to_thread)
 {
-	struct rig r;
-
-	rig_open(&r, SIZE, 4);
+	FIXTURE(rig, r, rig_open, SIZE, 4);
 	fill(r.from, SIZE, 1);
 	for (int i = 0; i < 20; i++) {
 		pthread_t thread;
@@ -220,7 +218,6 @@ TEST(an_engine_goes_from_thread_to_thread)
 		OK(copied_at(&r, 0, 0, 100));
 	}
 	CHECK_EQ(r.done, 60);
-	rig_close(&r);
 }
 
 /* ---- freeing memory that another thread's engine used ---- */

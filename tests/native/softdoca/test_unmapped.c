@@ -36,10 +36,9 @@ static void restore(uint8_t *at)
 /* Copies n bytes that begin `before` bytes before the hole in either the source or the target. */
 static void fails_without_a_signal(bool source_lost, enum loss how, size_t before, size_t n)
 {
-	struct rig r;
 	uint8_t *hole;
 
-	rig_open(&r, SIZE, 4);
+	FIXTURE(rig, r, rig_open, SIZE, 4);
 	OK(copied_at(&r, HOLE - before, HOLE - before, n));
 	hole = (source_lost ? r.from : r.to) + HOLE;
 	lose(hole, how);
@@ -49,7 +48,6 @@ static void fails_without_a_signal(bool source_lost, enum loss how, size_t befor
 	/* The context works again. */
 	OK(doca_ctx_start(r.ctx));
 	OK(copied_at(&r, HOLE - before, HOLE - before, n));
-	rig_close(&r);
 }
 
 static const size_t sizes[] = { 1, 64, 1000, 70000, (size_t)1 << 20 };
