@@ -20,6 +20,8 @@ TAIL = 3  # lines of a passing stage's log that are printed
 # How many times the cores the sum of shares may be. Shares are averages that seldom add up to a
 # whole number of cores: with 1.0, an eighth of the time was idle, and up to 1.2 gained on it.
 CROWD = 1.2
+IDLE = 0.2  # of the cores' time: another stage is started
+SETTLE_S = 10.0  # before the time is measured that a started stage leaves idle
 
 # 1.23s call     tests/unit/test_x.py::test_y
 _PYTEST_TIME = re.compile(r"^([\d.]+)s (?:call|setup|teardown) +(\S.*)$", re.MULTILINE)
@@ -153,8 +155,39 @@ class _Running:
         shutil.rmtree(self._runtime, ignore_errors=True)
 
 
+class _IdleTime:
+    """Idle time of the cores since the last stage was started, in windows of SETTLE_S."""
+
+    def __init__(self, cores: int) -> None:
+        self._cores = cores
+        self.restart()
+
+    def restart(self) -> None:
+        self._start, self._idle_s = time.monotonic(), idle_s()
+
+    def allows_another(self) -> bool:
+        """Whether the cores were idle for more than IDLE of a window that has just ended."""
+        passed = time.monotonic() - self._start
+        if passed < SETTLE_S:
+            return False
+        idle = idle_s() - self._idle_s
+        self.restart()
+        return idle > IDLE * passed * self._cores
+
+
+def idle_s() -> float:
+    """Return for how long the cores that this process may use have been idle since the boot."""
+    lines = (line.split() for line in Path("/proc/stat").read_text().splitlines())
+    mine = {f"cpu{number}" for number in os.sched_getaffinity(0)}
+    ticks = sum(int(line[4]) + int(line[5]) for line in lines if line[0] in mine)  # proc(5)
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
 class Scheduler:
     """Run stages side by side in their order, as long as their shares fit on the cores (CROWD).
+
+    One more starts when the cores have been idle for a while: stages wait at times, for the network
+    or for what their tests have started.
 
     A stage that fails is run once more, alone, with what failed: the tests have deadlines, which a
     busy core can exceed. Its verdict then says that it passed at the second try only, and
@@ -171,6 +204,7 @@ class Scheduler:
     ) -> None:
         self._command, self._logs = command, logs
         self._cores = cores or len(os.sched_getaffinity(0))
+        self._idle = _IdleTime(self._cores)
         self._running: list[_Running] = []
         self._again: list[Stage] = []
         self._failed: dict[str, list[Failure]] = {}  # by stage, of its first try
@@ -209,7 +243,8 @@ class Scheduler:
         if stage.alone:  # in its turn: once nothing runs, and nothing before it waits for a core
             return not self._running
         taken = sum(running.stage.share for running in self._running)
-        return not self._running or taken + stage.share <= CROWD * self._cores
+        fits = not self._running or taken + stage.share <= CROWD * self._cores
+        return fits or self._idle.allows_another()
 
     def _launch(self, stage: Stage, *, again: bool) -> None:
         log = self._logs / f"{stage.name}.log"
@@ -220,15 +255,12 @@ class Scheduler:
         # without a known failure, as of a test process that crashed, all of the stage
         repeats = again and bool(self._failed[stage.name])
         self._running.append(_Running(stage, self._command(stage.name, repeats), log, alone=alone))
+        self._idle.restart()
 
     def _collect(self) -> None:
-        """Wait until a stage has ended, and say how."""
-        while True:
-            ended = [running for running in self._running if running.ended()]
-            if ended:
-                break
-            time.sleep(0.1)
-        for running in ended:
+        """Wait a moment, and say how the stages ended that have."""
+        time.sleep(0.1)
+        for running in [running for running in self._running if running.ended()]:
             self._running.remove(running)
             running.clean_up()
             self._judge(running)
@@ -271,8 +303,14 @@ def failures(stage: str, log: str) -> list[Failure]:
     return found or [Failure(stage, stage, last)]
 
 
-def table(results: Iterable[Result], total: float) -> str:
-    """Return how each stage ended, with its times, and the times of the whole run."""
+def table(results: Iterable[Result], total: float, idle: float) -> str:
+    """Return how each stage ended, with its times, and the times of the whole run.
+
+    Args:
+        results: The stages' results.
+        total: Seconds of the whole run.
+        idle: Seconds for which the cores were idle, added up.
+    """
     done = [*results]
     cpu_s = sum(each.cpu_s for each in done)
     head = f"{'stage':<10} {'wall':>6}   {'CPU':>6}"
@@ -280,7 +318,8 @@ def table(results: Iterable[Result], total: float) -> str:
         f"{each.name:<10} {each.seconds:6.0f} s {each.cpu_s:6.0f} s  {each.verdict}"
         for each in done
     ]
-    return "\n".join([head, *lines, f"{'all':<10} {total:6.0f} s {cpu_s:6.0f} s"])
+    last = f"{'all':<10} {total:6.0f} s {cpu_s:6.0f} s  the cores were idle for {idle:.0f} s"
+    return "\n".join([head, *lines, last])
 
 
 def markdown(results: Iterable[Result]) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from support import stages
 from support.changed import touched
 from support.processes.waiting import until
 from support.stages import SECOND_TRY, Scheduler, Stage, failures, markdown, slowest, table
@@ -183,11 +184,12 @@ while time.process_time() < 1.2:
 
 def test_the_table_has_wall_and_cpu_time_of_each_stage_and_of_all(tmp_path):
     results = scheduler(tmp_path, {"a": BURN}).run([stage("a")])
-    lines = table(results, 12.0).splitlines()
+    lines = table(results, 12.0, 3.0).splitlines()
     assert lines[0].split() == ["stage", "wall", "CPU"]
     assert lines[1].split()[0] == "a"
     assert int(lines[1].split()[3]) >= 1
     assert lines[-1].split()[:3] == ["all", "12", "s"]
+    assert lines[-1].endswith("idle for 3 s")
     assert "| `a` | " in markdown(results)
 
 
@@ -198,6 +200,15 @@ def test_stages_that_mostly_wait_share_a_core(tmp_path):
     scheduler(tmp_path, programs, cores=1).run(stages)
     said = [(tmp_path / f"{name}.log").read_text() for name in programs]
     assert said == ["beside 0\n", "2\n", "2\n"]
+
+
+@pytest.mark.parametrize(("idle", "met"), [(time.monotonic, ["2\n", "2\n"]), (int, ["1\n", "2\n"])])
+def test_one_more_stage_starts_while_the_cores_are_idle(idle, met, tmp_path, monkeypatch):
+    monkeypatch.setattr(stages, "SETTLE_S", 0.1)
+    monkeypatch.setattr(stages, "idle_s", idle)  # one core's, or none
+    programs = {name: named(MEET, name).replace("60", "1") for name in "ab"}
+    scheduler(tmp_path, programs, cores=1).run([stage(name) for name in programs])
+    assert [(tmp_path / f"{name}.log").read_text() for name in programs] == met
 
 
 CTEST = """
