@@ -54,27 +54,33 @@ class Symptom(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Name(msgspec.Struct, frozen=True):
-    """Something that an error text may name, known text or not.
+    """Something that an error text may name, or a way to fail that it tells of, known text or not.
 
     Attributes:
         pattern: Regular expression of the name.
-        what: What it is; ends the sentence "It names ...".
+        what: What it is; ends the sentence "It names ...". Of a way to fail: the sentence.
         checks: Checks that concern it.
+        remedy: Commands that show more.
+        syndrome: Of a completion of mlx5 with an error: its syndrome.
     """
 
     pattern: re.Pattern[str]
     what: str
     checks: tuple[str, ...]
+    remedy: tuple[str, ...] = ()
+    syndrome: int = 0
 
 
 class Table(msgspec.Struct, frozen=True):
-    """Content of a file such as error_texts.txt: its texts and names, in their order."""
+    """Content of a file such as error_texts.txt: texts, names and ways to fail, in their order."""
 
     symptoms: tuple[Symptom, ...]
     names: tuple[Name, ...]
+    ways: tuple[Name, ...]
 
 
 KERNEL = "the kernel"
+NAMED = "named"  # in the place of a check: those of what the text names
 _GITHUB = "https://github.com/"
 _SEVERITIES = {"": Verdict.WARN, "fail": Verdict.FAIL, "ok": Verdict.OK}
 _SOURCE = re.compile(r"source (\S+)(?: goal (\S+))?(?: severity (fail|ok))?(?: fault (\S+))?")
@@ -86,12 +92,16 @@ def read_table(text: str) -> Table:
     Raises:
         ValueError: A line does not fit; the message has its number and what is wrong.
     """
-    symptoms, names = [], []
+    symptoms, names, ways = [], [], []
     shared: dict[str, Cause] = {}
     for number, (head, *body) in _blocks(text):
         try:
             if head.startswith("name "):
-                names.append(_name(head.removeprefix("name ")))
+                names.append(_name(head.removeprefix("name "), body))
+            elif head.startswith("way "):
+                ways.append(_name(head.removeprefix("way "), body))
+            elif head.startswith("status "):
+                ways.append(_status(head.removeprefix("status ")))
             elif head.startswith("shared "):
                 name, cause = _cause(head.removeprefix("shared "), body)
                 shared[name] = cause
@@ -99,7 +109,7 @@ def read_table(text: str) -> Table:
                 symptoms.append(_symptom(head, body, shared))
         except (ValueError, KeyError, re.error) as error:
             raise ValueError(f"line {number}: {error}: {head[:60]!r}") from None
-    return Table(tuple(symptoms), tuple(names))
+    return Table(tuple(symptoms), tuple(names), tuple(ways))
 
 
 def _blocks(text: str) -> Iterator[tuple[int, list[str]]]:
@@ -118,10 +128,18 @@ def _blocks(text: str) -> Iterator[tuple[int, list[str]]]:
         yield first, block
 
 
-def _name(rest: str) -> Name:
+def _name(rest: str, remedy: list[str], syndrome: int = 0) -> Name:
     pattern, checks, what = rest.rsplit(": ", 2)
     found = re.compile(rf"(?<![\w.])(?:{pattern})(?![a-z])", re.IGNORECASE)
-    return Name(found, what, tuple(checks.split()))
+    named = tuple(checks.split()) if checks != "-" else ()
+    return Name(found, what, named, tuple(map(str.strip, remedy)), syndrome)
+
+
+def _status(rest: str) -> Name:
+    """Return a completion with an error, which a text names by its syndrome or in words."""
+    code, _, rest = rest.partition(" ")
+    number = int(code, 16)
+    return _name(rf"synd(?:rome?)?\W{{0,3}}0x0?{number:x}\b|{rest}", [], number)
 
 
 def _cause(line: str, remedy: list[str]) -> tuple[str, Cause]:
@@ -166,4 +184,4 @@ def _causes(lines: list[str], shared: dict[str, Cause]) -> Iterator[Cause]:
 
 
 _TABLE = read_table(Path(__file__).with_name("error_texts.txt").read_text("utf-8"))
-SYMPTOMS, NAMES = _TABLE.symptoms, _TABLE.names
+SYMPTOMS, NAMES, WAYS = _TABLE.symptoms, _TABLE.names, _TABLE.ways

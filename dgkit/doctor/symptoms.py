@@ -12,10 +12,9 @@ import msgspec
 
 from .diagnosis import Diagnosis
 from .facts import kernel_log
-from .facts.pci import address
 from .finding import Finding, Verdict
 from .machine import Machine
-from .symptom_table import KERNEL, NAMES, SYMPTOMS, Cause, Name, Symptom
+from .symptom_table import KERNEL, NAMED, NAMES, SYMPTOMS, WAYS, Cause, Name, Symptom
 
 MAX_TEXT = 1 << 20  # characters of a log that are looked at: its last ones
 _MAX_LINE = 400  # characters of a quoted line
@@ -58,7 +57,8 @@ class Explanation(msgspec.Struct, frozen=True):
         """True if the checks exclude each cause that they look for, and others are left."""
         looked_for = [one for one in self.causes if one.cause.checks]
         excluded = bool(looked_for) and all(one.state == EXCLUDED for one in looked_for)
-        return excluded and len(looked_for) < len(self.causes)
+        known = bool(self.match.symptom.source)
+        return known and excluded and len(looked_for) < len(self.causes)
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values, for JSON."""
@@ -114,63 +114,74 @@ def matches(text: str, symptoms: Iterable[Symptom] = SYMPTOMS) -> list[Match]:
     return found
 
 
+_LACKS = "This machine lacks what it needs."
+_LOOK = "What it names is not as it should be here."
+_ELSEWHERE = "The program or its other side; no check looks for it."
 # A number as an error of Linux: behind a word that says so, or negative.
 _ERRNO = re.compile(
     r"(?:\berr(?:or|no)?\b|\bret\b|\brc\b)\W{0,3}-?(\d{1,3})\b|(?<=[ =(])-(\d{1,3})\b", re.I
 )
 _ERRNO_NAME = re.compile(r"\bE[A-Z0-9]{3,}\b")
-
-
-_SYNDROME = re.compile(r"syndrome?\W{0,3}0x([0-9a-f]{1,2})\b", re.IGNORECASE)
-# Completions with an error of mlx5 by their syndrome (linux/mlx5/cq.h, enum of mlx5_cqe64).
-_SYNDROMES = {
-    0x01: "a length that does not fit (local)",
-    0x02: "a request that the queue pair does not allow (local)",
-    0x04: "memory that this NIC may not access (local protection)",
-    0x05: "flushed, as an earlier request of this queue pair failed: look for that one",
-    0x10: "a response that was not expected",
-    0x11: "memory that this NIC may not access (local)",
-    0x12: "a request that the other side found invalid",
-    0x13: "memory that the other side does not allow (rkey, range, revoked)",
-    0x14: "an error of the other side",
-    0x15: "the other NIC did not answer, after all retries: a time-out of the network or its peer",
-    0x16: "the other side has no receive posted, after all retries",
-}
+# Parts of a text that a command looks up: what they are, and the command.
+_PARTS = (
+    (r"\b((?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])(?![.\w])",
+     "the PCI address of a device", "lspci -nnks {}"),
+    (r"(?<![\w/-])((?:/[\w.-]+)*/?lib[\w-]+\.so(?:\.\d+)*)", "a library", "ldconfig -p | grep {}"),
+    (r"(?:\bmodule |\bmodprobe:? |\b)([a-z]\w+)(?:\.ko\b| not found in directory /lib/modules)",
+     "a module of the kernel", "modinfo {}; dkms status"),
+    (r"\b((?:NCCL|UCX|NVSHMEM|CUDA|FI|MC|NIXL|UCCL|GLOO|MLX5|DOCA|OMPI)_[A-Z][A-Z0-9_]{3,})\b(?!\w)",
+     "a setting or constant", "env | grep {}"),
+)  # fmt: skip
 
 
 def taken_apart(text: str) -> list[Match]:
     """Return a text that is not in the table as what it names, with the checks that concern it.
 
-    It is the last line that names something; there is none where no line does.
+    It is the first of the lines that tell most: how it failed counts twice, each name once; there
+    is none where no line names anything.
     """
-    for line in reversed(text[-MAX_TEXT:].splitlines()):
-        names, rest = [], line[:_MAX_LINE]
-        for name in NAMES:
-            rest, count = name.pattern.subn(" ", rest)
-            names += [name] * bool(count)
-        codes = [int(code, 16) for code in _SYNDROME.findall(line[:_MAX_LINE])]
-        if not names and any(code in _SYNDROMES for code in codes):
-            names = [Name(_SYNDROME, "a completion of a NIC", ("rdma-devices",))]
-        if names:
-            return [Match(_of_names(line[:_MAX_LINE], names), line.strip()[:_MAX_LINE])]
-    return []
+    best: tuple[int, str, list[Name], list[Name]] = (0, "", [], [])
+    for line in text[-MAX_TEXT:].splitlines():
+        line = line.strip()[:_MAX_LINE]
+        names = _found(line, NAMES)
+        about = names or any(re.search(pattern, line) for pattern, *_ in _PARTS)
+        ways = [way for way in _found(line, WAYS) if about or NAMED not in way.checks]
+        count = len(names) + 2 * len(ways)
+        if count > best[0]:
+            best = (count, line, names, ways)
+    _, line, names, ways = best
+    return [Match(_of_names(line, names, ways), line)] if line else []
 
 
-def _of_names(line: str, names: list[Name]) -> Symptom:
-    said = [f"It names {_listed([name.what for name in names])}."]
-    words = (address(word.strip("()[],:")) for word in line.split())
-    said += [f"{word} is the PCI address of a device." for word in words if word]
-    codes = (int(code, 16) for code in _SYNDROME.findall(line))
-    known = [code for code in codes if code in _SYNDROMES]
-    said += [f"Syndrome {code:#x}: {_SYNDROMES[code]}." for code in known]
+def _found(line: str, known: Iterable[Name]) -> list[Name]:
+    """Return what a line names; the text of one is not looked at for the next."""
+    found = []
+    for name in known:
+        line, count = name.pattern.subn(" ", line)
+        found += [name] * bool(count)
+    return found
+
+
+def _of_names(line: str, names: list[Name], ways: list[Name]) -> Symptom:
+    said = [way.what for way in ways]
+    said += [f"It names {_listed([name.what for name in names])}."] if names else []
     said += [f"{one}: {os.strerror(getattr(errno, one)).lower()}." for one in _errors(line)]
+    commands = [command for way in ways for command in way.remedy]
+    for pattern, what, command in _PARTS:
+        for part in dict.fromkeys(re.findall(pattern, line)):
+            said.append(f"{part} is {what}.")
+            commands.append(command.format(part))
+    checks = [check for way in ways for check in way.checks if check != NAMED]
+    causes = [Cause(_LACKS, tuple(dict.fromkeys(checks)))] if checks else []
+    causes += [Cause(f"The cause is in {one.what}.", one.checks) for one in names]
+    causes += [Cause(_LOOK, (), tuple(commands))] if commands else []
     return Symptom(
         program="Not in the doctor's table",
         pattern=re.compile(""),
         means=" ".join(said),
         source="",
-        causes=tuple(Cause(f"{one.what[0].upper()}{one.what[1:]}.", one.checks) for one in names),
-        fault=next((f"error,syndrome={code:#x}" for code in known), ""),
+        causes=tuple(causes) or (Cause(_ELSEWHERE),),
+        fault=next((f"error,syndrome={one.syndrome:#x}" for one in ways if one.syndrome), ""),
     )
 
 

@@ -20,7 +20,7 @@ from dgkit.doctor.format.pages import symptom_page
 from dgkit.doctor.goals import Goal
 from dgkit.doctor.machine import Machine
 from dgkit.doctor.registry import checks
-from dgkit.doctor.symptom_table import NAMES, SYMPTOMS, read_table
+from dgkit.doctor.symptom_table import NAMED, NAMES, SYMPTOMS, WAYS, read_table
 from dgkit.doctor.symptoms import (
     Explanation,
     Explanations,
@@ -163,6 +163,17 @@ def test_ordinary_lines_are_no_symptoms() -> None:
             ("GPUDirect RDMA's kernel module and GDRCopy", "EACCES: permission denied"),
             {"peermem", "gdrcopy"},
         ),
+        (
+            "modprobe: FATAL: Module gdrdrv not found in directory /lib/modules/6.9/",
+            ("not built for the kernel", "gdrdrv is a module"),
+            {"kernel-version", "gdrcopy"},
+        ),
+        (
+            "Local protection on mlx5_0:1 (synd 0x4)",
+            ("may not access",),
+            {"rdma-dmabuf", "peermem", "iommu", "rdma-devices", "rdma-core", "ofed-version"},
+        ),
+        ("transport retry counter exceeded", ("did not answer",), {"rdma-devices"}),
     ],
 )
 def test_a_line_that_is_not_in_the_table_is_taken_apart(
@@ -179,6 +190,20 @@ def test_what_names_nothing_is_not_taken_apart_and_each_name_has_checks() -> Non
     assert taken_apart("segmentation fault, status 12\nerrors: 999, E2MUCH") == []
     known = {check.name for check in checks()}
     assert all(set(name.checks) <= known and name.checks for name in NAMES)
+    assert all(set(way.checks) <= known | {NAMED} for way in WAYS)
+
+
+def test_a_way_to_fail_alone_does_not_blame_the_machine() -> None:
+    assert taken_apart("FileNotFoundError: No such file or directory: 'x.json'") == []
+    healthy = machine({**device(), **gids("lo"), "ask limits": {"memlock": [-1, -1]}})
+    (one,) = explain(taken_apart("Unable to create QP."), diagnose([healthy], goal=Goal.RDMA))
+    assert "A limit" in one.match.symptom.means
+    assert not one.program_only
+
+
+def test_of_a_log_the_line_that_tells_most_is_taken() -> None:
+    log = "NIXL: hello\nrdma_cm: RDMA_CM_EVENT_REJECTED; error: -111\nNIXL: failed\n"
+    assert "REJECTED" in taken_apart(log)[0].line
 
 
 def explained(
