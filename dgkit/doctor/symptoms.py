@@ -117,9 +117,11 @@ def matches(text: str, symptoms: Iterable[Symptom] = SYMPTOMS) -> list[Match]:
 _LACKS = "This machine lacks what it needs."
 _LOOK = "What it names is not as it should be here."
 _ELSEWHERE = "The program or its other side; no check looks for it."
-# A number as an error of Linux: behind a word that says so, or negative.
+# A number as an error of Linux: behind a word that says so, behind its text, or negative.
 _ERRNO = re.compile(
-    r"(?:\berr(?:or|no)?\b|\bret\b|\brc\b)\W{0,3}-?(\d{1,3})\b|(?<=[ =(])-(\d{1,3})\b", re.I
+    r"(?:\berr(?:or|no)?\b|\bret\b|\brc\b)\W{0,3}-?(\d{1,3})\b|(?<=[ =(])-(\d{1,3})\b"
+    r"|(?<=[a-z]) ?[\[(]-?(\d{1,3})[\])]",
+    re.IGNORECASE,
 )
 _ERRNO_NAME = re.compile(r"\bE[A-Z0-9]{3,}\b")
 # Parts of a text that a command looks up: what they are, and the command.
@@ -144,8 +146,9 @@ def taken_apart(text: str) -> list[Match]:
     for line in text[-MAX_TEXT:].splitlines():
         line = line.strip()[:_MAX_LINE]
         names = _found(line, NAMES)
+        said = " ".join([line, *_errors(line)])
         about = names or any(re.search(pattern, line) for pattern, *_ in _PARTS)
-        ways = [way for way in _found(line, WAYS) if about or NAMED not in way.checks]
+        ways = [way for way in _found(said, WAYS) if about or NAMED not in way.checks]
         count = len(names) + 2 * len(ways)
         if count > best[0]:
             best = (count, line, names, ways)
@@ -187,7 +190,7 @@ def _of_names(line: str, names: list[Name], ways: list[Name]) -> Symptom:
 
 def _errors(line: str) -> list[str]:
     """Return the names of the errors of Linux in a line."""
-    numbers = (int(first or second) for first, second in _ERRNO.findall(line))
+    numbers = (int("".join(found)) for found in _ERRNO.findall(line))
     names = [errno.errorcode[number] for number in numbers if number in errno.errorcode]
     names += [name for name in _ERRNO_NAME.findall(line) if hasattr(errno, name)]
     return list(dict.fromkeys(names))

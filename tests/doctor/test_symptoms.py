@@ -161,7 +161,7 @@ def test_ordinary_lines_are_no_symptoms() -> None:
         (
             "nvidia_peermem and gdrdrv: ret = -13",
             ("GPUDirect RDMA's kernel module and GDRCopy", "EACCES: permission denied"),
-            {"peermem", "gdrcopy"},
+            {"peermem", "gdrcopy", "container", "memlock"},
         ),
         (
             "modprobe: FATAL: Module gdrdrv not found in directory /lib/modules/6.9/",
