@@ -147,9 +147,9 @@ def taken_apart(text: str) -> list[Match]:
         line = line.strip()[:_MAX_LINE]
         names = _found(line, NAMES)
         said = " ".join([line, *_errors(line)])
-        about = names or any(re.search(pattern, line) for pattern, *_ in _PARTS)
+        about = len(names) + sum(bool(re.search(pattern, line)) for pattern, *_ in _PARTS)
         ways = [way for way in _found(said, WAYS) if about or NAMED not in way.checks]
-        count = len(names) + 2 * len(ways)
+        count = about + 2 * len(ways)
         if count > best[0]:
             best = (count, line, names, ways)
     _, line, names, ways = best
