@@ -14,6 +14,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from datetime import date
+from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
 from secrets import token_hex
@@ -28,7 +29,7 @@ from ..doctor.diagnosis import Diagnosis
 from ..doctor.finding import Verdict
 from ..doctor.format.notebook import text as doctor_page
 from ..doctor.redact.redactor import Redactor
-from ..errors import BluefieldError, DgkitError
+from ..errors import BluefieldError, DgkitError, PeerLost
 from ..files import read_limited, write_new
 from ..report import BandwidthReport, LatencyReport
 from ..session.connect import connect
@@ -115,15 +116,18 @@ def write(path: Path, progress: Callable[[str], None]) -> dict[str, Any]:
 
 
 def _measure(transfers: list[Transfer], progress: Callable[[str], None]) -> list[dict[str, Any]]:
+    """Return a figure for each memory, operation and size: measured, or with the reason why not."""
     figures: list[dict[str, Any]] = []
-    with connect(saved.BLUEFIELD) as session:
-        for place in (each.place for each in transfers if each.works):
-            try:
+    for place in (each.place for each in transfers if each.works):
+        try:
+            with connect(saved.BLUEFIELD) as session:
                 for figure in _figures(session, place):
                     figures.append(figure)
-                    progress(f"{place}, {figure['op']} of {size_text(figure['size'])}")
-            except DgkitError as error:
-                progress(f"{place}: {error}")
+                    about = f"{place}, {figure['op']} of {size_text(figure['size'])}"
+                    progress("; ".join([about, *figure["why"]]))
+        except DgkitError as error:  # the rest of this memory, with the session
+            figures.append({"place": place, "op": "", "size": 0, "why": [str(error)]})
+            progress(f"{place}: {error}")
     return figures
 
 
@@ -134,13 +138,18 @@ def _figures(session: Session, place: str) -> Iterator[dict[str, Any]]:
             for size in _SIZES:
                 options: dict[str, Any] = {"size": size, "op": op, "destructive": True}
                 count = max(20, min(_COUNT, (64 << 20) // size))
-                latency = session.latency(region, count=count, **options)
-                rate = session.bandwidth(region, seconds=_SECONDS, window=_WINDOW, **options)
-                yield {
-                    "place": place, "op": op, "size": size,
-                    "latency": latency.to_dict() | {"where": ""},
-                    "rate": rate.to_dict() | {"where": ""},
-                }  # fmt: skip
+                figure: dict[str, Any] = {"place": place, "op": op, "size": size, "why": []}
+                for name, measure in (
+                    ("latency", partial(session.latency, count=count)),
+                    ("rate", partial(session.bandwidth, seconds=_SECONDS, window=_WINDOW)),
+                ):
+                    try:
+                        figure[name] = measure(region, **options).to_dict() | {"where": ""}
+                    except PeerLost:
+                        raise
+                    except DgkitError as error:  # a link may be too slow for this size alone
+                        figure["why"].append(f"no {name}: {error}")
+                yield figure
 
 
 def _redacted(found: dict[str, Any], arm: str) -> dict[str, Any]:
@@ -261,26 +270,38 @@ def _table(figures: list[Mapping[str, Any]]) -> Iterator[str]:
         f"{'GB/s':>9}{'floor':>9}  by"
     )
     for row in figures:
-        latency = LatencyReport.from_dict(row["latency"])
-        rate = BandwidthReport.from_dict(row["rate"])
-        floor = us(median(latency.floor_ns)) if latency.floor_ns else "none"
-        memcpy = gb_per_s(median(rate.floor_gb_per_s) * 1e9) if rate.floor_gb_per_s else "none"
+        cells, label = ["-"] * 5, ""
+        if "latency" in row:
+            latency = LatencyReport.from_dict(row["latency"])
+            floor = us(median(latency.floor_ns)) if latency.floor_ns else "none"
+            cells[:3] = us(latency.p50_ns), us(latency.p99_ns), floor
+            if latency.floor_moved:
+                cells[2] = "moved"
+            label = latency.label
+        if "rate" in row:
+            rate = BandwidthReport.from_dict(row["rate"])
+            memcpy = gb_per_s(median(rate.floor_gb_per_s) * 1e9) if rate.floor_gb_per_s else "none"
+            cells[3:] = gb_per_s(rate.gb_per_s * 1e9), "moved" if rate.floor_moved else memcpy
+            label = rate.label
+        size = size_text(int(row["size"])) if row["size"] else ""
+        p50, p99, floor, gb, memcpy = cells
         yield (
-            f"  {row['place']:8}{row['op']:7}{size_text(int(row['size'])):>9}"
-            f"{us(latency.p50_ns):>11}{us(latency.p99_ns):>11}"
-            f"{'moved' if latency.floor_moved else floor:>11}{gb_per_s(rate.gb_per_s * 1e9):>9}"
-            f"{'moved' if rate.floor_moved else memcpy:>9}  {latency.label}"
+            f"  {row['place']:8}{row['op']:7}{size:>9}{p50:>11}{p99:>11}{floor:>11}{gb:>9}"
+            f"{memcpy:>9}  {label}".rstrip()
         )
+        yield from (f"    {why}" for why in row.get("why", ()))
 
 
 def _better(diagnosed: list[Diagnosis]) -> Iterator[str]:
+    """Yield what the doctor finds; its own pages, which follow, have the commands."""
     for diagnosis in diagnosed:
         bad = [each for each in diagnosis.findings if each.verdict >= Verdict.WARN]
         if not bad:
             yield f"  {diagnosis.goal}: nothing that the doctor finds"
         for finding in bad:
             yield f"  {finding.title}: {finding.found}. {finding.why}"
-            yield from (f"    {command}" for command in finding.remedy)
+    if any(each.verdict >= Verdict.WARN for one in diagnosed for each in one.findings):
+        yield "  The doctor's pages, below, have the commands."
 
 
 def _differences(found: Mapping[str, Any]) -> Iterator[str]:

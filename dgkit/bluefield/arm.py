@@ -84,6 +84,7 @@ class Arm(Closable):
             self._ssh += ["-o", "ProxyCommand=false", "-o", "BatchMode=yes"]
             options = ["ServerAliveInterval=10", "ServerAliveCountMax=3", "ConnectTimeout=20"]
             argv = [*command, "-M", "-S", socket, "-E", str(self._log), "-o", "ControlPersist=no"]
+            argv += ["-o", "LogLevel=VERBOSE"]  # how it logged in
             argv += [word for option in options for word in ("-o", option)]
             with self._log.open("ab") as log:
                 self._master = self._start([*argv, destination, _shell(_HOLD)], stderr=log)
@@ -124,8 +125,17 @@ class Arm(Closable):
                 return f"{why.format(ssh=self.ssh, arm=self.destination, host=host)} (ssh: {last})"
         return last
 
+    @property
+    def by_password(self) -> bool:
+        """True if the login took a password."""
+        text = self._log.read_text("utf-8", "replace")
+        return (
+            re.search(r'Authenticated to .* using "(password|keyboard-interactive)', text)
+            is not None
+        )
+
     def read(self, script: str, *, timeout: float = 60.0) -> str:
-        """Run a shell script that changes nothing there; return its output."""
+        """Run a shell script outside dgkit's folder there; return its output."""
         return self._run(script, b"", timeout)
 
     def run(self, script: str, *, data: bytes = b"", timeout: float = 900.0) -> str:

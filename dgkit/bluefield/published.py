@@ -20,7 +20,7 @@ class Published:
         quantity: "latency" or "rate".
         op: "read" or "write", seen from the DPU; "" for neither.
         unit: "us" or "M/s", millions of operations a second.
-        points: Figure by size in bytes; the size 0 stands for one that the source does not state.
+        points: Figure by size in bytes.
         setup: On what.
         source: Where it is published.
     """
@@ -36,10 +36,7 @@ class Published:
     def figures(self) -> str:
         """Return the figures as text, with their sizes."""
         unit = "µs" if self.unit == "us" else self.unit
-        rows = [
-            f"{value:g} {unit}{f' at {size_text(size)}' if size else ''}"
-            for size, value in self.points.items()
-        ]
+        rows = [f"{value:g} {unit} at {size_text(size)}" for size, value in self.points.items()]
         return ", ".join(rows)
 
 

@@ -244,6 +244,27 @@ def up(arm: Arm, planned: Plan, say: Say) -> dict[str, Any]:
     return values | {"snapshots": snapshots}
 
 
+def own_ssh_key() -> Path | None:
+    """Return the file of this user's public key for SSH; None if there is none."""
+    names = (f"id_{kind}.pub" for kind in ("ed25519", "ecdsa", "rsa"))
+    return next((path for name in names if (path := Path.home() / ".ssh" / name).is_file()), None)
+
+
+_MARK = "dgkit-bluefield"  # the comment of a key that install_ssh_key() has added
+
+
+def install_ssh_key(arm: Arm, public: Path) -> None:
+    """Let this user log in at the Arm side with a key; `down` removes it again."""
+    arm.step = "SSH key"
+    kind, key, *_ = public.read_text("utf-8").split()
+    arm.run(
+        f"""mkdir -p ~/.ssh && cd ~/.ssh && touch authorized_keys || exit
+        grep -qF {shlex.quote(key)} authorized_keys && exit
+        [ -z "$(tail -c 1 authorized_keys)" ] || echo >> authorized_keys
+        echo {shlex.quote(f"{kind} {key} {_MARK}")} >> authorized_keys"""
+    )
+
+
 def _digest(found: list[Path]) -> str:
     content = [(wheel.name, hashlib.sha256(wheel.read_bytes()).hexdigest()) for wheel in found]
     return hashlib.sha256(repr(content).encode()).hexdigest()[:16]
@@ -391,6 +412,13 @@ def down(arm: Arm, say: Say, *, everybody: bool = False) -> None:
     with contextlib.suppress(DgkitError, ValueError, OSError):
         own = keys.load(saved.BLUEFIELD).public
     others = "0"
+    if (public := own_ssh_key()) is not None:
+        line = f"{public.read_text('utf-8').split()[1]} {_MARK}"
+        delete = shlex.quote(rf"\|{line}|d")
+        arm.read(
+            f"""cd ~/.ssh 2>/dev/null && grep -qF {shlex.quote(line)} authorized_keys &&
+            sed -i {delete} authorized_keys; :"""
+        )
     if arm.read(f'[ ! -d "$HOME/{FOLDER}" ] || echo there').strip():
         others = arm.run(
             f"""{_RUNNING}
@@ -413,8 +441,7 @@ def forget(say: Say) -> None:
     """Remove what `up` has put on this side, but not the wheels."""
     for path in (saved.path(), cache() / "host.snap", cache() / "dpu.snap"):
         path.unlink(missing_ok=True)
-    for kind in ("secret", "public"):
-        Path(keys.folder_path(), f"{saved.BLUEFIELD}.{kind}").unlink(missing_ok=True)
+    keys.discard(saved.BLUEFIELD)
     say(f"here: {saved.path().name} and the key pair {saved.BLUEFIELD!r} are gone")
 
 

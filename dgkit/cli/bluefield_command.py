@@ -73,8 +73,9 @@ def up(
 ) -> int:
     """Set up the Arm side and this host, and move the first bytes.
 
-    ssh asks for the password once, and whether an unknown host key is right. The Arm side needs
-    Python 3.10 and no internet: this host's pip downloads the wheels.
+    ssh asks for the password once, and whether an unknown host key is right; `up` then offers to
+    append your public key there. The Arm side needs Python 3.10 and no internet: this host's pip
+    downloads the wheels.
 
     \b
     Examples:
@@ -91,6 +92,7 @@ def up(
         click.echo("\n".join(planned.lines()))
         if not yes and not _agreed():
             return FAILED
+        _offer_ssh_key(there, yes)
         done = setup.up(there, planned, _say_when())
         _show_diagnoses(done["snapshots"])
         there.step = "transfer"
@@ -101,6 +103,26 @@ def up(
     click.echo('In a notebook (`dgkit lab --bluefield`):  dgkit.connect("bluefield")')
     say("Please send what `dgkit bluefield report` writes: nobody has published these figures.")
     return OK if found[0].works else FAILED
+
+
+def _offer_ssh_key(there: Arm, yes: bool) -> None:
+    """Offer to log in with a key from now on, if a password was asked for; --yes is no answer."""
+    from ..bluefield import setup
+
+    if not there.by_password:
+        return
+    public = setup.own_ssh_key()
+    if public is None:
+        say(f"No password from now on: ssh-keygen -t ed25519; ssh-copy-id {there.destination}")
+    elif yes:
+        say(f"No password from now on: ssh-copy-id -i {public} {there.destination}")
+    elif click.confirm(
+        f"Append {public} to ~/.ssh/authorized_keys there, so that no password is asked for "
+        "again? `dgkit bluefield down` removes it",
+        default=False,
+        err=True,
+    ):
+        setup.install_ssh_key(there, public)
 
 
 def _connect(destination: str, ssh: str | None) -> Arm:

@@ -11,7 +11,7 @@ import msgspec
 
 from .._version import __version__
 from ..json_input import read_json
-from .collect.live import FULL_S, QUERIES, LiveReader
+from .collect.live import QUERIES, RECORD_S, LiveReader
 from .collect.reader import Reading
 from .collect.snapshot import Snapshot
 from .facts import cmdline, kconfig, kernel_log, nic_choice
@@ -25,7 +25,7 @@ def record(
     *,
     word: str = "",
     size: int = SIZE,
-    limit_s: float = FULL_S,
+    limit_s: float = RECORD_S,
     progress: Progress | None = None,
 ) -> Snapshot:
     """Record everything that the checks read on this machine, for every goal, without secrets.

@@ -11,7 +11,14 @@ import msgspec
 
 from . import finding
 from .automatic_goal import choose, nic_mode, signs
-from .collect.live import FAST_S, FULL_S, LiveReader, fast_limit
+from .collect.live import (
+    FAST_S,
+    FULL_S,
+    RECORD_COMMAND_S,
+    RECORD_S,
+    LiveReader,
+    fast_limit,
+)
 from .collect.reader import Trace, tracing
 from .data_paths import DataPath, judge_data_paths
 from .diagnosis import Diagnosis
@@ -37,13 +44,17 @@ _MAX_THREADS = 64  # more than there are checks, so that a check that hangs dela
 _RECORDED_DELAY_S = 0.05
 
 
-def live_machine(*, fast: bool = False) -> Machine:
+def live_machine(*, fast: bool = False, recorded: bool = False) -> Machine:
     """Return this machine, with a live reader that ends after 10 s, or 0.7 s if `fast`.
+
+    The reader of a machine that is to be `recorded` ends after 60 s, and a command after 30 s.
 
     The 0.7 s count from the start of a program that was just started, such as `dgkit doctor`.
 
     Use it as a context manager: `with live_machine() as machine:`.
     """
+    if recorded:
+        return Machine(LiveReader(RECORD_S, RECORD_COMMAND_S))
     return Machine(LiveReader(fast_limit() if fast else FULL_S))
 
 

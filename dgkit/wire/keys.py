@@ -38,6 +38,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _MAX_NAME = 64  # characters
 _MAX_BYTES = 4096  # of the file of a key
 _HEX = re.compile(r"[0-9a-f]{64}")
+_LOCK = ".lock"
 _LOCK_S = 30.0  # maximum wait for another process that changes keys
 _SETTLED_NS = 2_000_000_000  # changes within one tick of a file's clock have equal times
 
@@ -149,6 +150,20 @@ def _stored_hint() -> str:
         return ""
     stored = ", ".join(names)
     return f'select one with `--keys NAME` (keys="NAME" in Python; stored: {stored}), or '
+
+
+def discard(name: str) -> None:
+    """Remove a key pair, and the folder with its lock if nothing else is in it. Idempotent."""
+    if not Path(folder_path()).is_dir():
+        return
+    with _locked() as where:
+        for kind in ("secret", "public"):
+            Path(where, f"{name}.{kind}").unlink(missing_ok=True)
+        if [path.name for path in where.iterdir()] == [_LOCK]:
+            Path(where, _LOCK).unlink()
+            with contextlib.suppress(OSError):  # another process has begun to use it
+                where.rmdir()
+                where.parent.rmdir()
 
 
 def allow(public: str, name: str = "") -> None:
@@ -290,26 +305,33 @@ def _locked() -> Iterator[Path]:
     Raises:
         AccessDenied: Another process holds the lock for more than 30 s.
     """
-    where = folder()
-    fd = os.open(where / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    where, deadline = folder(), time.monotonic() + _LOCK_S
+    while (fd := _try_lock(where / _LOCK)) is None:
+        if time.monotonic() > deadline:
+            raise AccessDenied(
+                f"another process holds {where / _LOCK} for more than {_LOCK_S:g} s: end "
+                f"it (`fuser {where / _LOCK}` shows it), and try again"
+            )
+        time.sleep(0.005)
     try:
-        os.fchmod(fd, 0o600)  # the umask may have removed bits
-        deadline = time.monotonic() + _LOCK_S
-        while not _try_lock(fd):
-            if time.monotonic() > deadline:
-                raise AccessDenied(
-                    f"another process holds {where / '.lock'} for more than {_LOCK_S:g} s: end "
-                    f"it (`fuser {where / '.lock'}` shows it), and try again"
-                )
-            time.sleep(0.005)
         yield where
     finally:
         os.close(fd)
 
 
-def _try_lock(fd: int) -> bool:
+def _try_lock(path: Path) -> int | None:
+    """Return the locked file; None if another process holds it, or discard() has removed it."""
     try:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except FileNotFoundError:  # with its folder
+        folder()
+        return None
+    try:
+        os.fchmod(fd, 0o600)  # the umask may have removed bits
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.fstat(fd).st_nlink:
+            return fd
     except BlockingIOError:
-        return False
-    return True
+        pass
+    os.close(fd)
+    return None

@@ -264,7 +264,28 @@ def test_a_library_that_hangs_the_probe_is_late(
 ) -> None:
     monkeypatch.setattr("dgkit.doctor.collect.commands.COMMAND_S", 1.0)
     _library(tmp_path, "libcuda.so.1", HANG)
-    assert ask("cuda").fault == "late"
+    found = ask("cuda")
+    assert (found.fault, "/" in found.why) == ("late", False)
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        (
+            "Traceback:\n File '/srv/a/x.py'\nImportError: /srv/a/x.so: no y",
+            "ImportError: x.so: no y",
+        ),
+        ("cannot open ~/secret/dgkit or '/usr/local/alice/z'", "cannot open dgkit or 'z'"),
+        ("read 1/2 of a and/or b", "read 1/2 of a and/or b"),
+    ],
+)
+def test_the_error_of_a_probe_names_no_folder(
+    said: str, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = 'printf %s "$0" >&2; exit 1'
+    monkeypatch.setattr(live, "_probe_command", lambda line: ["sh", "-c", script, said])
+    with live.LiveReader() as reader:
+        assert reader.read("probe cuda").why == f"the probe cuda failed: {why}"
 
 
 def test_a_question_that_there_is_not_is_refused(ask: Any) -> None:

@@ -1,5 +1,6 @@
 """`dgkit bluefield` over a real SSH server of this user: set-up, faults, and going on from them."""
 
+import contextlib
 import getpass
 import io
 import json
@@ -17,10 +18,14 @@ from support.processes.ssh_server import CUT, SshServer, stub_wheels
 from support.processes.waiting import until
 
 from dgkit.bluefield import archive, setup
+from dgkit.bluefield.arm import Arm
 from dgkit.bluefield.card import HostView, view
+from dgkit.bluefield.transfers import Transfer
 from dgkit.cli import main
+from dgkit.cli.bluefield_command import _offer_ssh_key
+from dgkit.doctor import api as doctor
 from dgkit.doctor.api import load_machine
-from dgkit.errors import BluefieldError
+from dgkit.errors import BluefieldError, DgkitError, PeerLost
 from dgkit.wire import keys, saved
 
 MACHINES = Path(__file__).parents[2] / "notebooks/tutorials/machines"
@@ -165,6 +170,9 @@ def test_a_damaged_address_is_named_and_foreign_keys_stay(monkeypatch, tmp_path,
     assert f"{tmp_path / 'none'}: No such file" in capsys.readouterr().err
     setup.forget(print)
     assert [pair.name for pair in keys.listing()] == ["bluefield.lab"]
+    keys.discard("bluefield.lab")
+    setup.forget(print)
+    assert not (tmp_path / "dgkit").exists()
 
 
 REPORT = {"format": 1, "taken": "", "dgkit": "", "provider": "", "figures": [], "transfers": []}
@@ -185,6 +193,43 @@ def test_a_report_says_of_each_way_whether_it_was_tried(provider, gpu, answers):
     said = [line.partition(": ")[2] for line in lines if line.startswith(ways)]
     short = {"not tried: another way was taken": "-", "does not: no peer memory": "no peer"}
     assert " ".join(short.get(line, line) for line in said) == answers
+
+
+class SlowSession(contextlib.nullcontext):
+    """Session whose link is too slow, and then gone."""
+
+    def empty(self, *_, **__):
+        return contextlib.nullcontext()
+
+    def latency(self, *_, **__):
+        raise DgkitError("no answer")
+
+    def bandwidth(self, *_, size, **__):
+        if size == 8:
+            raise DgkitError("16 operations did not complete within 1 s")
+        raise PeerLost("the other side is gone")
+
+
+def test_a_figure_that_could_not_be_measured_has_its_row_and_reason(monkeypatch):
+    session = SlowSession()
+    monkeypatch.setattr(archive, "connect", lambda address: contextlib.nullcontext(session))
+    figures = archive._measure([Transfer("host", True, "")], [].append)
+    assert [(row["size"], row["why"]) for row in figures] == [
+        (8, ["no latency: no answer", "no rate: 16 operations did not complete within 1 s"]),
+        (0, ["the other side is gone"]),
+    ]
+    lines = archive.page(REPORT | {"figures": figures}, [], "")
+    at = next(i for i, line in enumerate(lines) if line.startswith("  host    write"))
+    assert "16 operations did not complete within 1 s" in lines[at + 2]
+    assert "    the other side is gone" in lines
+
+
+def test_commands_stand_once_on_a_page(tmp_path):
+    diagnosed = [doctor.examine(snapshots=MACHINES / "machine-a.snap")]
+    page = archive.full_page(REPORT, diagnosed, "")
+    commands = [line.strip() for one in diagnosed[0].findings for line in one.remedy]
+    assert commands
+    assert all(page.count(f" {command}\n") <= 1 for command in commands)
 
 
 def _zip(**members):
@@ -294,6 +339,32 @@ def test_up_moves_bytes_and_down_leaves_nothing_on_either_side(host, arm, folder
     assert "no BlueField is set up here" in host.down().stderr
     assert other.down().returncode == 0
     assert not list(arm.home.iterdir())
+
+
+def test_a_key_is_offered_after_a_password_and_goes_as_it_came(host, arm, monkeypatch, capsys):
+    home = host.folder / "home"
+    (home / ".ssh").mkdir()
+    public = home / ".ssh/id_ed25519.pub"
+    public.write_text("ssh-ed25519 AAAAkey+/= me@here\n")
+    monkeypatch.setenv("HOME", str(home))
+    known = arm.home / ".ssh/authorized_keys"
+    known.parent.mkdir()
+    known.write_text("ssh-rsa other")  # without a newline
+    with Arm("arm", arm.ssh) as there:
+        assert not there.by_password
+        _offer_ssh_key(there, yes=False)
+        with there._log.open("a") as log:
+            log.write('Authenticated to arm ([127.0.0.1]:22) using "password".\n')
+        assert there.by_password
+        _offer_ssh_key(there, yes=True)
+        assert f"ssh-copy-id -i {public} arm" in capsys.readouterr().err
+        for answer, lines in ((False, 1), (True, 2), (True, 2)):
+            monkeypatch.setattr("click.confirm", lambda text, answer=answer, **_: answer)
+            _offer_ssh_key(there, yes=False)
+            assert len(known.read_text().splitlines()) == lines
+        assert known.read_text().splitlines()[1] == "ssh-ed25519 AAAAkey+/= dgkit-bluefield"
+        setup.down(there, print)
+    assert known.read_text() == "ssh-rsa other\n"
 
 
 @pytest.mark.parametrize(

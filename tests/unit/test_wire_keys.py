@@ -1,6 +1,7 @@
 """Keys: who may read them, and who is let in."""
 
 import errno
+import fcntl
 import os
 import resource
 import subprocess
@@ -151,8 +152,6 @@ def test_changes_by_several_processes_at_the_same_time_are_all_kept():
 
 @pytest.mark.parametrize("change", [keys.allow, keys.remove])
 def test_a_change_waits_for_the_lock_and_then_says_who_may_hold_it(change, monkeypatch):
-    import fcntl
-
     keys.allow("ab" * 32)
     monkeypatch.setattr(keys, "_LOCK_S", 0.05)
     with (keys.folder() / ".lock").open("w") as held:
@@ -160,6 +159,25 @@ def test_a_change_waits_for_the_lock_and_then_says_who_may_hold_it(change, monke
         with pytest.raises(AccessDenied, match=r"another process holds .*\.lock"):
             change("ab" * 32)
     change("ab" * 32)
+
+
+def test_the_last_pair_that_is_discarded_takes_the_folder_with_it():
+    keys.make("one")
+    keys.make("two")
+    keys.discard("one")
+    assert sorted(path.suffix or path.name for path in keys.folder().iterdir()) == [
+        ".lock",
+        ".public",
+        ".secret",
+    ]
+    folder = keys.folder()
+    with (folder / ".lock").open("w") as held:  # as one who waits, while the file is removed
+        keys.discard("two")
+        assert not folder.exists()
+        fcntl.flock(held, fcntl.LOCK_EX)
+        keys.allow("ab" * 32)  # by a new lock, not that of a file that is gone
+    keys.discard("two")
+    assert keys.allowed()
 
 
 @contextmanager

@@ -11,6 +11,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from .reader import Reading
 
@@ -188,8 +189,9 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 
 
 def _denied(name: str) -> Reading:
-    return Reading(fault="denied", why=f"this user may not run {name}")
+    return Reading(fault="denied", why=f"this user may not run {Path(name).name}")
 
 
 def _late(name: str, limit: float) -> Reading:
-    return Reading(fault="late", why=f"{name} gave no answer within {limit:.1f} s")
+    why = f"{Path(name).name} gave no answer within {limit:.1f} s"
+    return Reading(fault="late", why=why)

@@ -7,6 +7,7 @@ import glob
 import itertools
 import os
 import platform
+import re
 import resource
 import shlex
 import socket
@@ -26,6 +27,9 @@ from .commands import Commands
 from .reader import KINDS, Reader, Reading, note
 
 FULL_S, FAST_S = 10.0, 0.7  # time limits for all checks together
+# A recording is not waited for at a terminal, and the Arm cores of a BlueField are slow: a probe of
+# dgkit itself, which imports it, takes there what the whole run takes on a host.
+RECORD_S, RECORD_COMMAND_S = 60.0, 30.0
 _PROGRAM_S = 3.0  # a process older than this was not started for this run
 _LEAST_S = 0.3
 FILE_S = 3.0  # time limit for one file: the driver may have to wake a GPU first
@@ -127,13 +131,13 @@ QUERIES: dict[str, Callable[[], Any]] = {
 class LiveReader(Reader, Closable):
     """Reader of this machine; reads each key only once and returns the same reading afterwards.
 
-    All reads end at most `limit_s` seconds after construction. close() stops running commands; it
-    is called when the process exits.
+    All reads end at most `limit_s` seconds after construction, and each command after `command_s`,
+    by default 5. close() stops running commands; it is called when the process exits.
     """
 
-    def __init__(self, limit_s: float = FULL_S) -> None:
+    def __init__(self, limit_s: float = FULL_S, command_s: float | None = None) -> None:
         self.until = time.monotonic() + limit_s
-        self.limit_s = limit_s
+        self.limit_s, self._command_s = limit_s, command_s
         self._files = Executor("dgkit-doctor-read", spawn_delay_s=0.05)
         self._runs = Executor("dgkit-doctor-run")
         self._commands = Commands()
@@ -240,14 +244,14 @@ class LiveReader(Reader, Closable):
         return Reading(data=QUERIES[what]())
 
     def _run(self, line: str) -> Reading:
-        return self._commands.run(shlex.split(line), self.until)
+        return self._commands.run(shlex.split(line), self.until, limit_s=self._command_s)
 
     def _probe(self, line: str) -> Reading:
         import msgspec
 
         if not sys.executable:  # an embedded Python
             return Reading(fault="failed", why=f"no Python interpreter to run the probe {line}")
-        ran = self._commands.run(_probe_command(line), self.until)
+        ran = self._commands.run(_probe_command(line), self.until, limit_s=self._command_s)
         if ran.fault:
             return Reading(fault=ran.fault, why=f"the probe {line}: {ran.why}")
         if ran.code < 0:
@@ -256,7 +260,8 @@ class LiveReader(Reader, Closable):
         try:
             return Reading(data=msgspec.json.decode(ran.text))
         except msgspec.DecodeError:
-            why = ran.said.strip()[-300:] or "no JSON"
+            last = ran.said.strip().rpartition("\n")[2]  # of a traceback: the error
+            why = _FOLDERS.sub("", last)[-300:] or "no JSON"
             return Reading(fault="failed", why=f"the probe {line} failed: {why}")
 
 
@@ -301,6 +306,10 @@ def _bytes(path: str, limit: int) -> bytes:
         return b"".join(parts)
     finally:
         os.close(file)
+
+
+# Of a file that an error names, the folders are the user's, and of no use to anyone else.
+_FOLDERS = re.compile(r"(?<![\w.])~?(?:/[^\s/:'\"]+)*/(?=[^\s/:'\"])")
 
 
 def _probe_command(line: str) -> list[str]:
