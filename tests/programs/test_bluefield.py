@@ -1,10 +1,23 @@
-"""`dgkit bluefield` over a real SSH server of this user: set-up, faults, and going on from them."""
+"""`dgkit bluefield` over a real SSH server of this user: set-up, faults, and going on from them.
+
+Faults, and the tests that inject them:
+
+no card, two cards, NIC mode               without_arm_the_only_usable_card
+rshim stopped or held elsewhere, no tmfifo the_network_over_rshim
+wrong or expired password, no route        what_ssh_prints (its texts; none asks here)
+unknown or changed host key, no server     why_ssh_does_not_connect
+Python 3.8, none, no glibc, disk, 1970     up_names_what_the_arm_side_lacks
+link lost in each step, Ctrl-C, again      up_goes_on_after_a_lost_link
+two at once, a killed agent, down by one   up_moves_bytes_and_down_leaves_nothing
+a slow or lost link in report              a_figure_that_could_not_be_measured
+"""
 
 import contextlib
 import getpass
 import io
 import json
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -14,6 +27,8 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from support.doctor.bluefield import AT, BF3, DPU, cards, settings
+from support.doctor.machines import machine
 from support.processes.ssh_server import CUT, SshServer, stub_wheels
 from support.processes.waiting import until
 
@@ -30,6 +45,7 @@ from dgkit.wire import keys, saved
 
 MACHINES = Path(__file__).parents[2] / "notebooks/tutorials/machines"
 H200 = Path(__file__).parents[1] / "doctor/machines/h200.snap"
+RSHIM = "run systemctl is-active rshim"
 CONNECT = """\
 import dgkit
 with dgkit.connect("bluefield") as session:
@@ -113,15 +129,15 @@ def host(folder, arm, wheels):
 
 
 @pytest.mark.parametrize(
-    ("machine", "said"),
+    ("snapshot", "said"),
     [
         (MACHINES / "machine-a.snap", "ubuntu@192.168.100.2"),
         (MACHINES / "machine-c.snap", "NIC mode"),
         (H200, "no BlueField"),
     ],
 )
-def test_without_arm_the_only_usable_card_is_taken(machine, said):
-    host = view(load_machine(machine))
+def test_without_arm_the_only_usable_card_is_taken(snapshot, said):
+    host = view(load_machine(snapshot))
     try:
         answer = host.destination(None)
     except BluefieldError as error:
@@ -130,6 +146,50 @@ def test_without_arm_the_only_usable_card_is_taken(machine, said):
     assert host.destination("me@there") == "me@there"
     with pytest.raises(BluefieldError, match="there are 2 BlueFields"):
         HostView(("BlueField-3 at 1", "BlueField-3 at 2"), (), ()).destination(None)
+
+
+@pytest.mark.parametrize(
+    ("readings", "said"),
+    [
+        ({"names /sys/class/net": ["lo"]}, "tmfifo"),
+        (
+            {"names /sys/class/net": ["lo"], "run systemctl is-active rshim": "active\n"},
+            "no device",
+        ),
+        ({"names /sys/class/net": ["lo"], "names /dev": ["rshim0"]}, "tmfifo"),
+    ],
+)
+def test_the_network_over_rshim_that_is_down_is_named_with_the_way_out(readings, said):
+    host = view(machine({**cards((AT, BF3)), **settings(DPU), **readings}))
+    with pytest.raises(BluefieldError, match=said) as error:
+        host.destination(None)
+    assert "`dgkit doctor bluefield-tmfifo` has the commands" in str(error.value)
+    assert "--arm USER@ADDRESS" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("me@arm: Permission denied (publickey,password).", "neither the password nor a key"),
+        ("Received disconnect: Too many authentication failures", "neither the password nor a key"),
+        ("WARNING: Your password has expired.\nPassword change required but no TTY available.",
+         "the password has expired, as on a new image: log in once"),
+        ("ssh: connect to host arm port 22: No route to host", "`ping arm`; over rshim"),
+        ("ssh: connect to host arm port 22: Connection timed out", "`ping arm`; over rshim"),
+        ("ssh: Could not resolve hostname arm: Name or service not known", "the name is not known"),
+        ("", "ssh ended without a message"),
+    ],
+)  # fmt: skip
+def test_what_ssh_prints_is_explained(text, said, tmp_path):
+    ssh = tmp_path / "ssh"
+    ssh.write_text(
+        '#!/bin/sh\nwhile [ "$1" != -E ]; do shift; done\n'
+        f"printf '%s\\n' {shlex.quote(text)} >> \"$2\"\nexit 255\n"
+    )
+    ssh.chmod(0o755)
+    with pytest.raises(BluefieldError, match="arm cannot be reached") as error:
+        Arm("arm", str(ssh))
+    assert said in str(error.value)
 
 
 def test_a_report_names_nobody():
