@@ -51,7 +51,7 @@ _MEMBERS = ("report.json", "host.snap", "dpu.snap")
 _SIZES = (8, 64, 512, 4096, 65536, 1 << 20)
 _OPS = ("write", "read")
 _COUNT, _SECONDS, _WINDOW = 5_000, 0.2, 32
-_KEPT = ("doca", "provider", "why", "cards")
+_KEPT = ("doca", "provider", "why", "cards", "guesses")
 # What reading a zip archive raises, and making a page of values that have another form.
 _MALFORMED = (
     zipfile.BadZipFile, zlib.error, EOFError, RuntimeError,
@@ -318,6 +318,9 @@ def _differences(found: Mapping[str, Any]) -> Iterator[str]:
             and device.get(name) != value
         ]
         yield f"  {device.get('ibdev')}: {'; '.join(rows) or 'in none of its capabilities'}"
+    for question, answers in (found.get("guesses") or {}).items():
+        real, ours = (answers.get(kind, "not asked") for kind in ("doca", "softdoca"))
+        yield f"  {question}: {real}{', as softdoca' if real == ours else f'; softdoca: {ours}'}"
 
 
 def full_page(found: Mapping[str, Any], diagnosed: list[Diagnosis], nics: str) -> str:

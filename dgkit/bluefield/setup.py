@@ -233,12 +233,18 @@ def up(arm: Arm, planned: Plan, say: Say) -> dict[str, Any]:
     info = json.loads(arm.run("dgkit info --json"))
     provider, why = _provider(info, planned)
     doca = {kind: library.get("devices", []) for kind, library in info.get("doca", {}).items()}
+    asked: dict[str, Any] = {}
+    if doca.get("doca"):
+        arm.step = "questions"
+        asked = json.loads(arm.run("venv/bin/python -m dgkit.doca.guesses"))
+        say(f"questions: {len(asked)} that no source answers, asked of DOCA and of softdoca")
     address = _serve(arm, planned, provider, _digest(found), say)
     for line in why:
         say(f"          {line}")
     values = {
         "arm": arm.destination, "ssh": arm.ssh, "address": address, "provider": provider,
         "why": why, "version": __version__, "cards": list(planned.host.cards), "doca": doca,
+        "guesses": asked,
     }  # fmt: skip
     saved.store(values)
     return values | {"snapshots": snapshots}

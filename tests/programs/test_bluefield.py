@@ -38,6 +38,7 @@ from dgkit.bluefield.card import HostView, view
 from dgkit.bluefield.transfers import Transfer
 from dgkit.cli import main
 from dgkit.cli.bluefield_command import _offer_ssh_key
+from dgkit.doca import guesses
 from dgkit.doctor import api as doctor
 from dgkit.doctor.api import load_machine
 from dgkit.errors import BluefieldError, DgkitError, PeerLost
@@ -282,6 +283,36 @@ def test_a_figure_that_could_not_be_measured_has_its_row_and_reason(monkeypatch)
     at = next(i for i, line in enumerate(lines) if line.startswith("  host    write"))
     assert "16 operations did not complete within 1 s" in lines[at + 2]
     assert "    the other side is gone" in lines
+
+
+def test_what_only_hardware_settles_is_asked_in_other_processes_and_compared():
+    asked = {text: guesses.answer("softdoca", text) for text in ("0 DMA tasks", "no such question")}
+    assert asked == {"0 DMA tasks": "INVALID_VALUE", "no such question": "not asked"}
+    found = {
+        "doca": {"doca": [{"ibdev": "mlx5_0"}], "softdoca": [{"ibdev": "soft"}]},
+        "guesses": {
+            "0 DMA tasks": {"doca": "INVALID_VALUE", "softdoca": "INVALID_VALUE"},
+            "close no device": {"doca": "ended by signal 11", "softdoca": "SUCCESS"},
+        },
+    }
+    lines = archive.page(REPORT | found, [], "")
+    assert "  0 DMA tasks: INVALID_VALUE, as softdoca" in lines
+    assert "  close no device: ended by signal 11; softdoca: SUCCESS" in lines
+
+
+def test_each_question_has_the_answer_that_softdoca_gives_today():
+    library = "from dgkit.doca.guesses import *\n"
+    library += (
+        "print([QUESTIONS[text](Asked('softdoca')) for text in QUESTIONS])\nimport os; os._exit(0)"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-u", "-c", library],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert json.loads(ran.stdout) == [0, 0, 6, 6, 6, 0, 18, 18, 18, 0, 3], ran.stderr
 
 
 def test_commands_stand_once_on_a_page(tmp_path):
