@@ -13,7 +13,7 @@ from support.jupyter.page import Notebook
 from support.processes.waiting import children, gone, steady, until
 
 SAMPLES = "(d.panels.plot.state()['run'] or {}).get('samples', 0)"
-RELOADS = 5
+RELOADS = 2
 
 
 def samples(notebook, nth=0):

@@ -7,9 +7,8 @@ from safety import pairs
 from support.processes import programs
 
 SEED = random.randrange(1 << 32)
-# How many pairs of each kind, and rounds of each: a minute together.
-SAMPLES = {"core": (200, 8), "doca": (120, 4), "remote": (12, 1), "local": (12, 1)}
-SAMPLES |= {"two": (12, 1)}
+# How many pairs of each kind, and rounds of each: half a minute together.
+SAMPLES = {"core": (100, 8), "doca": (60, 4), "remote": (6, 1), "local": (6, 1), "two": (6, 1)}
 pytestmark = pytest.mark.timeout(400)  # the first test compiles the core with sanitizers
 
 
