@@ -25,15 +25,26 @@ def send(link: socket.socket, message: dict[str, Any]) -> None:
 
 
 def read_line(link: socket.socket) -> dict[str, Any] | None:
-    """Receive a line of JSON; None if the other side has closed the socket."""
+    """Receive a line of JSON; None if the other side has closed the socket, or was killed."""
     line = bytearray()
     while not line.endswith(b"\n"):
-        if not (part := link.recv(1)) or len(line) == _LINE:
+        if not (part := received(link, 1)) or len(line) == _LINE:
             return None
         line += part
     message = json.loads(line)
     assert isinstance(message, dict)
     return message
+
+
+def received(link: socket.socket, size: int) -> bytes:
+    """Return what has arrived; b"" if the other side has closed the socket, or was killed.
+
+    A process that is killed before it has read all that it was sent resets its socket.
+    """
+    try:
+        return link.recv(size)
+    except ConnectionResetError:
+        return b""
 
 
 def frame(kind: bytes, content: bytes) -> bytes:

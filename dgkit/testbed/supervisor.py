@@ -27,7 +27,7 @@ from ..errors import TestbedError
 from ..runtime_folder import runtime_folder
 from . import bar_device, images
 from .agents import Agent
-from .control_socket import DONE, ERROR, ERRORS, OUTPUT, frame, read_line, send
+from .control_socket import DONE, ERROR, ERRORS, OUTPUT, frame, read_line, received, send
 from .guest import ADDRESSES, EXCHANGE, NOTEBOOKS, Channel, Guest
 from .guest_service import Service
 from .images import Image
@@ -103,10 +103,10 @@ class _Command:
             selector.unregister(key.fileobj)
             self._abandon()
             return
-        received = key.fileobj.recv(_MESSAGE)
-        if not received:
+        part = received(key.fileobj, _MESSAGE)
+        if not part:
             raise ConnectionError
-        if content := self._scanners[key.data].feed(received):
+        if content := self._scanners[key.data].feed(part):
             self._send(key.data, content)
 
     def _send(self, kind: bytes, content: bytes) -> None:
@@ -196,7 +196,7 @@ class Supervisor:
         self, guest: Guest, parent: socket.socket, selector: selectors.BaseSelector
     ) -> None:
         """Handle a guest's first message (`ready`, `failed`), or its closed port when QEMU ends."""
-        text = guest.control.recv(_MESSAGE).decode(errors="replace").strip()
+        text = received(guest.control, _MESSAGE).decode(errors="replace").strip()
         if not text:
             selector.unregister(guest.control)
             guest.ended()

@@ -199,7 +199,7 @@ def test_the_end_of_a_guest_ends_its_commands_and_no_other(bed):
     assert bed.run("host", "echo goes on").stdout == "goes on\n"
 
 
-def test_a_guest_that_hangs_delays_neither_the_other_nor_the_end(machine):
+def test_a_guest_that_hangs_and_is_killed_holds_up_neither_the_other_nor_the_end(machine):
     with testbed.up() as bed:
         qemu_pid = bed.status()["guests"]["dpu"]["pid"]
         os.kill(qemu_pid, signal.SIGSTOP)
@@ -207,6 +207,9 @@ def test_a_guest_that_hangs_delays_neither_the_other_nor_the_end(machine):
             bed.run("dpu", "true", timeout=0.5)
         assert bed.run("host", "echo goes on").stdout == "goes on\n"
         held = pids(bed)
+        os.kill(qemu_pid, signal.SIGKILL)  # resets the port, on which it did not read `kill`
+        until(lambda: bed.status()["guests"]["dpu"]["state"] == "ended", "the state is known")
+        assert bed.run("host", "echo goes on").stdout == "goes on\n"
     assert not any(map(alive, held))
     assert not folders(machine)
 

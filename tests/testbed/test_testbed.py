@@ -396,13 +396,14 @@ def test_queue_pairs_are_connected_by_hand_to_pyverbs_and_to_another_process(bed
     passes(bed, "host", [sys.executable, "-u", "-B", script], seconds=480)
 
 
-@pytest.mark.parametrize("program", ["test_verbs", "test_verbs_qp", *SUITE])
+@pytest.mark.parametrize("program", ["test_verbs_qp", *SUITE])
 def test_the_native_tests_pass_over_verbs_on_the_host(program, bed):
     passes(bed, "host", f"{OVER_VERBS} {NATIVE}/{program}")
 
 
 # The suite runs on the host alone: of it, the Arm guest's far_pair above has atomic operations and
-# queue pairs by hand, and the stage aarch64 runs all of it over soft.
+# queue pairs by hand, and the stage aarch64 runs all of it over soft. test_verbs takes as long in
+# either guest: it runs where the Arm cores' own provider is.
 def test_the_native_tests_pass_over_verbs_on_arm(bed):
     passes(bed, "dpu", f"{OVER_VERBS} ./test_verbs")
 
