@@ -117,9 +117,11 @@ def matches(text: str, symptoms: Iterable[Symptom] = SYMPTOMS) -> list[Match]:
 _LACKS = "This machine lacks what it needs."
 _LOOK = "What it names is not as it should be here."
 _ELSEWHERE = "The program or its other side; no check looks for it."
-# A number as an error of Linux: behind a word that says so, behind its text, or negative.
+# A number as an error of Linux: behind a word that says so, behind its text, or negative. But CUDA,
+# NCCL and others number their own errors.
 _ERRNO = re.compile(
-    r"(?:\berr(?:or|no)?\b|\bret\b|\brc\b)\W{0,3}-?(\d{1,3})\b|(?<=[ =(])-(\d{1,3})\b"
+    r"(?:(?<!nccl )(?<!cuda )(?<!nvml )(?<!doca )(?<!hip )\berr(?:or|no)?\b|\bret\b|\brc\b)"
+    r"\W{0,3}-?(\d{1,3})\b|(?<=[ =(])-(\d{1,3})\b"
     r"|(?<=[a-z]) ?[\[(]-?(\d{1,3})[\])]",
     re.IGNORECASE,
 )

@@ -193,6 +193,12 @@ def test_what_names_nothing_is_not_taken_apart_and_each_name_has_checks() -> Non
     assert all(set(way.checks) <= known | {NAMED} for way in WAYS)
 
 
+def test_the_error_of_a_library_is_not_one_of_linux() -> None:
+    (found,) = taken_apart("RuntimeError: NCCL Error 2: unhandled system error")
+    assert "ENOENT" not in found.symptom.means
+    assert "does not have" not in found.symptom.means
+
+
 def test_a_way_to_fail_alone_does_not_blame_the_machine() -> None:
     assert taken_apart("FileNotFoundError: No such file or directory: 'x.json'") == []
     healthy = machine({**device(), **gids("lo"), "ask limits": {"memlock": [-1, -1]}})
