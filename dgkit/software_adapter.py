@@ -181,6 +181,9 @@ def environment(adapters: int = 1) -> dict[str, str]:
         "LD_PRELOAD": ":".join(preloaded),
         "SYSFS_PATH": str(_write_sysfs(adapters)),
         "IBV_DRIVERS": "mlx5",
+        # The adapter copies GPU memory by CUDA. A program that loads a kernel while another kernel
+        # waits for such a copy (NCCL's) holds the driver's lock until that one ends: a deadlock.
+        "CUDA_MODULE_LOADING": os.environ.get("CUDA_MODULE_LOADING", "EAGER"),
     }
 
 

@@ -642,6 +642,12 @@ def test_env_prints_what_run_sets(capsys):
     assert main(["mlx5", "env"]) == 0
     exports = dict(re.findall(r"export (\w+)=(.*)", capsys.readouterr().out))
     assert exports == software_adapter.environment()
+    assert exports["CUDA_MODULE_LOADING"] == "EAGER"  # or NCCL hangs: see native/mlx5/README.md
+
+
+def test_a_choice_of_cuda_s_loading_is_kept(monkeypatch):
+    monkeypatch.setenv("CUDA_MODULE_LOADING", "LAZY")
+    assert software_adapter.environment()["CUDA_MODULE_LOADING"] == "LAZY"
 
 
 def test_a_program_is_needed(capsys):
