@@ -25,7 +25,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 LIBRARIES = "comch,common,dma,eth,gpunetio,rdma,verbs"
@@ -91,7 +91,12 @@ def digest_of_headers() -> str:
 def earlier(file: Path, headers: str) -> list[Build]:
     """Return the builds that a file has from these headers."""
     found = json.loads(file.read_text()) if file.exists() else {}
-    return [Build(**one) for one in found["builds"]] if found.get("headers") == headers else []
+    return [
+        Build(group["tag"], group["library"], sample, sample in group["built"],
+              group["missing"].get(sample, []))
+        for group in (found["builds"] if found.get("headers") == headers else [])
+        for sample in (*group["built"], *group["missing"])
+    ]  # fmt: skip
 
 
 def of_tag(
@@ -154,13 +159,22 @@ def meson(folder: Path, environment: dict[str, str]) -> str:
 
 
 def record(builds: list[Build], headers: str) -> str:
-    """Return the builds as JSON, one a line, with the command and the machine."""
+    """Return the builds as JSON, a library of a tag a line, with the command and the machine."""
     head = {
         "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
         "headers": headers,
         "machine": f"{platform.machine()}, {os.cpu_count()} CPUs",
     }
-    rows = ",\n".join(json.dumps(asdict(build)) for build in builds)
+    groups: dict[tuple[str, str], dict[str, object]] = {}
+    for tag, library in dict.fromkeys((build.tag, build.library) for build in builds):
+        group = [build for build in builds if (build.tag, build.library) == (tag, library)]
+        groups[tag, library] = {
+            "tag": tag,
+            "library": library,
+            "built": [build.sample for build in group if build.built],
+            "missing": {build.sample: build.missing for build in group if not build.built},
+        }
+    rows = ",\n".join(json.dumps(group) for group in groups.values())
     return f'{json.dumps(head)[:-1]}, "builds": [\n{rows}\n]}}\n'
 
 
