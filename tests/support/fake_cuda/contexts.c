@@ -220,16 +220,6 @@ EXPORT CUresult cuCtxSynchronize(void)
 	return context_wait(context);
 }
 
-EXPORT CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest)
-{
-	struct context *context;
-
-	ENTER(gate_context, &context);
-	*least = 0;
-	*greatest = -5;
-	return CUDA_SUCCESS;
-}
-
 EXPORT CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags)
 {
 	struct context *context;
@@ -245,15 +235,3 @@ EXPORT CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags)
 	return CUDA_SUCCESS;
 }
 
-EXPORT CUresult cuCtxDisablePeerAccess(CUcontext peer)
-{
-	struct context *context;
-
-	ENTER(gate_context, &context);
-	if (!is_context(peer))
-		return CUDA_ERROR_INVALID_CONTEXT;
-	if (!context->peers[peer->device])
-		return CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
-	context->peers[peer->device] = false;
-	return CUDA_SUCCESS;
-}

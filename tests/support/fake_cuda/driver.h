@@ -22,7 +22,6 @@ typedef unsigned long long CUhandle; /* CUmemGenericAllocationHandle */
 typedef struct context *CUcontext;
 typedef struct stream *CUstream;
 typedef struct event *CUevent;
-typedef struct pool *CUmemoryPool;
 
 typedef struct {
 	char bytes[16];

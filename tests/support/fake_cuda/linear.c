@@ -1,15 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory that comes mapped: cuMemAlloc, managed memory, memory pools. */
+/* Memory that comes mapped: cuMemAlloc, managed memory; stream-ordered memory. */
 #include "state.h"
 
 #include <string.h>
 #include <sys/mman.h>
-
-struct pool {
-	CUdevice device;
-};
-
-static struct pool pools[DEVICES];
 
 /* Frees the range at its very start, once its context has done what was asked of it. */
 static int release(CUdeviceptr address, struct context *context, unsigned int kinds)
@@ -94,18 +88,6 @@ EXPORT CUresult cuMemAllocAsync(CUdeviceptr *address, size_t size, CUstream stre
 	return allocate(address, size, context->device, POOLED);
 }
 
-EXPORT CUresult cuMemAllocFromPoolAsync(CUdeviceptr *address, size_t size, CUmemoryPool pool,
-					CUstream stream)
-{
-	struct context *context;
-
-	ENTER(gate_context, &context);
-	(void)stream;
-	if (pool < pools || pool >= pools + DEVICES)
-		return CUDA_ERROR_INVALID_VALUE;
-	return allocate(address, size, pool->device, POOLED);
-}
-
 EXPORT CUresult cuMemFreeAsync(CUdeviceptr address, CUstream stream)
 {
 	struct context *context;
@@ -113,39 +95,6 @@ EXPORT CUresult cuMemFreeAsync(CUdeviceptr address, CUstream stream)
 	ENTER(gate_context, &context);
 	(void)stream;
 	return release(address, context, 1u << POOLED | 1u << LINEAR);
-}
-
-EXPORT CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *pool, CUdevice device)
-{
-	ENTER(gate);
-	if (!is_device(device))
-		return CUDA_ERROR_INVALID_DEVICE;
-	pools[device].device = device;
-	*pool = &pools[device];
-	return CUDA_SUCCESS;
-}
-
-EXPORT CUresult cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice device)
-{
-	return cuDeviceGetDefaultMemPool(pool, device);
-}
-
-EXPORT CUresult cuMemPoolSetAttribute(CUmemoryPool pool, int attribute, void *value)
-{
-	ENTER(gate);
-	(void)attribute;
-	return pool && value ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
-
-EXPORT CUresult cuMemPoolGetAttribute(CUmemoryPool pool, int attribute, void *value)
-{
-	enum { FIRST_LONG = 4 }; /* those before are int */
-
-	ENTER(gate);
-	if (!pool || !value)
-		return CUDA_ERROR_INVALID_VALUE;
-	memset(value, 0, attribute < FIRST_LONG ? sizeof(int) : sizeof(uint64_t));
-	return CUDA_SUCCESS;
 }
 
 EXPORT CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total)

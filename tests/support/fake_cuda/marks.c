@@ -245,16 +245,6 @@ static bool reach(struct event *event, uint64_t number)
 	return !lost;
 }
 
-static bool perform_wait_event(struct work *work, struct stream *stream)
-{
-	struct record *record = (struct record *)work;
-	bool fine = reach(record->event, record->number);
-
-	(void)stream;
-	put(record->event);
-	return fine;
-}
-
 EXPORT CUresult cuEventCreate(CUevent *event, unsigned int flags)
 {
 	struct context *context;
@@ -278,43 +268,21 @@ EXPORT CUresult cuEventDestroy_v2(CUevent event)
 	return CUDA_SUCCESS;
 }
 
-static int submit_record(CUevent event, CUstream stream, struct context *context, bool wait)
+EXPORT CUresult cuEventRecord(CUevent event, CUstream stream)
 {
+	struct context *context;
 	struct record *record;
 
+	ENTER(gate_context, &context);
 	if (!event)
 		return CUDA_ERROR_INVALID_HANDLE;
 	record = malloc(sizeof(*record));
 	pthread_mutex_lock(&event->lock);
 	event->references++;
-	event->recorded += !wait;
-	*record = (struct record){
-		{.perform = wait ? perform_wait_event : perform_record}, event, event->recorded};
+	event->recorded++;
+	*record = (struct record){{.perform = perform_record}, event, event->recorded};
 	pthread_mutex_unlock(&event->lock);
 	return submit(stream, context, &record->work, false);
-}
-
-EXPORT CUresult cuEventRecord(CUevent event, CUstream stream)
-{
-	struct context *context;
-
-	ENTER(gate_context, &context);
-	return submit_record(event, stream, context, false);
-}
-
-EXPORT CUresult cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned int flags)
-{
-	(void)flags;
-	return cuEventRecord(event, stream);
-}
-
-EXPORT CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned int flags)
-{
-	struct context *context;
-
-	ENTER(gate_context, &context);
-	(void)flags;
-	return submit_record(event, stream, context, true);
 }
 
 /* How often it was recorded. */
@@ -345,14 +313,6 @@ EXPORT CUresult cuEventSynchronize(CUevent event)
 
 	ENTER(gate_context, &context);
 	return reach(event, recorded(event)) ? CUDA_SUCCESS : CUDA_ERROR_ILLEGAL_ADDRESS;
-}
-
-EXPORT CUresult cuEventQuery(CUevent event)
-{
-	struct context *context;
-
-	ENTER(gate_context, &context);
-	return reached_ns(event) < 0 ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
 }
 
 EXPORT CUresult cuEventElapsedTime_v2(float *ms, CUevent begin, CUevent end)

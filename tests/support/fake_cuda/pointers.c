@@ -120,45 +120,6 @@ EXPORT CUresult cuPointerGetAttribute(void *data, int attribute, CUdeviceptr add
 	return code;
 }
 
-/* What an attribute is where nothing is known of the address. */
-static void nothing(void *data, int attribute)
-{
-	switch (attribute) {
-	case POINTER_CONTEXT:
-	case POINTER_DEVICE_POINTER:
-	case POINTER_HOST_POINTER:
-	case POINTER_BUFFER_ID:
-	case POINTER_RANGE_START_ADDR:
-	case POINTER_RANGE_SIZE:
-	case POINTER_ALLOWED_HANDLE_TYPES:
-	case POINTER_MEMPOOL_HANDLE:
-	case POINTER_MAPPING_SIZE:
-	case POINTER_MAPPING_BASE_ADDR:
-	case POINTER_MEMORY_BLOCK_ID:
-		wide(data, 0);
-		break;
-	case POINTER_DEVICE_ORDINAL:
-		word(data, (unsigned int)-2);
-		break;
-	default:
-		word(data, 0);
-	}
-}
-
-EXPORT CUresult cuPointerGetAttributes(unsigned int count, int *attributes, void **data,
-				       CUdeviceptr address)
-{
-	ENTER(gate);
-	if (!count || !attributes || !data)
-		return CUDA_ERROR_INVALID_VALUE;
-	pthread_rwlock_rdlock(&maps);
-	for (unsigned int i = 0; i < count; i++)
-		if (answer(data[i], attributes[i], address))
-			nothing(data[i], attributes[i]);
-	pthread_rwlock_unlock(&maps);
-	return CUDA_SUCCESS;
-}
-
 EXPORT CUresult cuPointerSetAttribute(const void *value, int attribute, CUdeviceptr address)
 {
 	struct range *range;

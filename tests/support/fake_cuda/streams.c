@@ -16,8 +16,6 @@ struct stream {
 	bool on_engine; /* its channel is a copy engine's */
 	bool copies; /* its last work is such a copy */
 	bool stop; /* it was destroyed: its thread ends when all is done */
-	unsigned int flags;
-	int priority;
 	unsigned int references; /* its handle, its thread, who looks at it */
 };
 
@@ -137,13 +135,11 @@ static void *run(void *argument)
 }
 
 /* The caller holds the lock of the list. */
-static struct stream *begin(struct context *context, unsigned int flags, int priority)
+static struct stream *begin(struct context *context)
 {
 	struct stream *stream = calloc(1, sizeof(*stream));
 
 	stream->context = context;
-	stream->flags = flags;
-	stream->priority = priority;
 	stream->references = 2;
 	pthread_mutex_init(&stream->lock, NULL);
 	pthread_cond_init(&stream->news, NULL);
@@ -164,7 +160,7 @@ static struct stream *find(CUstream handle, struct context *context)
 	pthread_mutex_lock(&all);
 	if ((uintptr_t)handle <= 2) {
 		if (!context->legacy)
-			context->legacy = begin(context, 0, 0);
+			context->legacy = begin(context);
 		stream = context->legacy;
 	} else {
 		for (stream = streams; stream && stream != handle; stream = stream->next)
@@ -303,7 +299,7 @@ int context_wait(struct context *context)
 	return code;
 }
 
-EXPORT CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned int flags, int priority)
+EXPORT CUresult cuStreamCreate(CUstream *stream, unsigned int flags)
 {
 	struct context *context;
 
@@ -311,17 +307,9 @@ EXPORT CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned int flags,
 	if (!stream || flags > 1)
 		return CUDA_ERROR_INVALID_VALUE;
 	pthread_mutex_lock(&all);
-	*stream = begin(context, flags, priority);
+	*stream = begin(context);
 	pthread_mutex_unlock(&all);
 	return *stream ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
-}
-
-EXPORT CUresult cuStreamCreate(CUstream *stream, unsigned int flags)
-{
-	struct context *context;
-
-	ENTER(gate_context, &context);
-	return cuStreamCreateWithPriority(stream, flags, 0);
 }
 
 /* What was submitted is still done; the call does not wait for it. */
@@ -374,51 +362,3 @@ EXPORT CUresult cuStreamQuery(CUstream handle)
 	return code;
 }
 
-EXPORT CUresult cuStreamGetCtx(CUstream handle, CUcontext *owner)
-{
-	struct context *context;
-	struct stream *stream;
-
-	ENTER(gate_context, &context);
-	stream = find(handle, context);
-	if (!stream)
-		return CUDA_ERROR_INVALID_HANDLE;
-	*owner = stream->context;
-	drop(stream);
-	return CUDA_SUCCESS;
-}
-
-EXPORT CUresult cuStreamGetCtx_v2(CUstream handle, CUcontext *owner, void **green)
-{
-	if (green)
-		*green = NULL;
-	return cuStreamGetCtx(handle, owner);
-}
-
-EXPORT CUresult cuStreamGetFlags(CUstream handle, unsigned int *flags)
-{
-	struct context *context;
-	struct stream *stream;
-
-	ENTER(gate_context, &context);
-	stream = find(handle, context);
-	if (!stream)
-		return CUDA_ERROR_INVALID_HANDLE;
-	*flags = stream->flags;
-	drop(stream);
-	return CUDA_SUCCESS;
-}
-
-EXPORT CUresult cuStreamGetPriority(CUstream handle, int *priority)
-{
-	struct context *context;
-	struct stream *stream;
-
-	ENTER(gate_context, &context);
-	stream = find(handle, context);
-	if (!stream)
-		return CUDA_ERROR_INVALID_HANDLE;
-	*priority = stream->priority;
-	drop(stream);
-	return CUDA_SUCCESS;
-}

@@ -93,19 +93,6 @@ EXPORT CUresult cuMemRetainAllocationHandle(CUhandle *handle, void *address)
 	return found ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-EXPORT CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop, CUhandle handle)
-{
-	struct block *block;
-
-	ENTER(gate);
-	pthread_rwlock_rdlock(&maps);
-	block = block_of(handle);
-	if (block)
-		*prop = block->prop;
-	pthread_rwlock_unlock(&maps);
-	return block ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
-
 EXPORT CUresult cuMemExportToShareableHandle(void *shareable, CUhandle handle, int type,
 					     unsigned long long flags)
 {
@@ -321,18 +308,3 @@ EXPORT CUresult cuMemSetAccess(CUdeviceptr address, size_t size, const CUmemAcce
 	return reach ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
 
-EXPORT CUresult cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location,
-			       CUdeviceptr address)
-{
-	struct range *range;
-
-	ENTER(gate);
-	if (!flags || !location || !is_device(location->id))
-		return CUDA_ERROR_INVALID_VALUE;
-	pthread_rwlock_rdlock(&maps);
-	range = range_at(address);
-	if (range)
-		*flags = range->access[location->id];
-	pthread_rwlock_unlock(&maps);
-	return range ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
