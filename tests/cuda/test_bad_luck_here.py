@@ -1,7 +1,6 @@
 """Bad luck of a process around a GPU: fork, no bytes, memory closed early, cycle after cycle."""
 
 import cupy
-import pytest
 from support.gpu.remote_region import DPU, MIB, holdings, noise, rig
 from support.processes.children import child, run
 from support.processes.waiting import held, steady
@@ -21,11 +20,6 @@ def test_local_memory_is_given_back_only_when_the_engine_is_done_with_it(fake_cu
             assert [t.wait(20).status for t in transfers] == [Status.OK] * 20
             assert (r.remote_bytes[:40_000] == 5).all()
             fake_cuda.order("")
-
-
-def test_an_array_of_no_bytes_is_refused():
-    with pytest.raises(ValueError, match="has 0 bytes"):
-        dgkit.empty(0, on="gpu")
 
 
 FORKING = """

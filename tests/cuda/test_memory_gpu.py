@@ -9,7 +9,7 @@ from support.gpu.memory import MIB, fds, free, read
 
 import dgkit
 from dgkit import memory
-from dgkit.errors import ClosedError, DeviceUnavailable, Unsupported
+from dgkit.errors import ClosedError, DeviceUnavailable
 from dgkit.memory import HostMemory, cuda
 from dgkit.memory.gpu import GpuMemory
 from dgkit.types import GpuSpan, is_memory
@@ -77,15 +77,6 @@ def test_close_is_idempotent_and_use_after_it_is_a_closed_error():
     for use in (there.synchronize, there.dmabuf, there.cpu_view):
         with pytest.raises(ClosedError):
             use()
-
-
-def test_closing_gives_memory_and_fds_back():
-    before, open_before = free(), fds()
-    there = dgkit.empty(5 * MIB, on="gpu")
-    assert free() == before - 6 * MIB
-    there.close()
-    assert free() == before
-    assert fds() == open_before
 
 
 def test_200_cycles_leave_the_gpus_memory_and_the_fds_as_they_were():
@@ -180,8 +171,7 @@ def test_auto_takes_the_gpu_and_says_so():
 def test_auto_takes_the_host_for_what_a_gpu_cannot_promise():
     with dgkit.empty(8, on="auto", readonly_export=True) as there:
         assert isinstance(there, HostMemory)
-    with pytest.raises(Unsupported, match="for host memory"):
-        dgkit.empty(8, on="gpu", readonly_export=True)
+        assert "readonly_export" in there.chosen
 
 
 def test_what_dgkit_info_shows_of_a_gpu(fake_cuda):

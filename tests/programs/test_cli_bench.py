@@ -89,12 +89,6 @@ def test_it_runs_against_a_running_agent(home, capsys):
         process.wait(10)
 
 
-def test_nobody_at_the_address_is_exit_code_4(home):
-    done = cli.run(home, "bench", "--address", f"ipc://{home}/nobody")
-    assert done.returncode == 4
-    assert len(done.stderr.strip().splitlines()) == 1
-
-
 @pytest.mark.parametrize(
     "args",
     [

@@ -65,27 +65,6 @@ def test_a_process_that_does_not_end_when_it_should_is_told_with_its_stacks(home
             cli.ended(process, seconds=0.1)
 
 
-def test_it_ends_while_a_client_is_connected(home):
-    with cli.started(home, "serve") as process:
-        address = process.stdout.readline().strip()
-        session = dgkit.connect(address)
-        cli.send(process, "SIGTERM")
-        assert process.wait(10) == 0
-        with session, pytest.raises(dgkit.PeerLost):
-            session.stats()
-
-
-def test_more_memory_than_allowed_is_refused_with_the_limit(home):
-    with cli.started(home, "serve", "--max-memory", "1M", "--max-client-memory", "1M") as process:
-        address = process.stdout.readline().strip()
-        with dgkit.connect(address) as session:
-            with pytest.raises(dgkit.OutOfMemory, match="--max-memory"):
-                session.empty((1 << 20) + 1, on="dpu")
-            session.empty(1 << 20, on="dpu")
-        cli.send(process, "SIGTERM")
-        assert process.wait(10) == 0
-
-
 def test_tcp_without_keys_is_refused_with_the_way_to_make_them(home):
     done = cli.run(home, "serve", "--address", "tcp://127.0.0.1:0")
     assert done.returncode == 2

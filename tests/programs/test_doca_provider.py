@@ -121,9 +121,6 @@ def test_faults_are_injected_over_softdoca():
         assert there == local
 
 
-# ---- regions ----
-
-
 # ---- what is measured ----
 
 

@@ -56,17 +56,3 @@ def test_what_access_allows_is_done(access, remote_access, op):
     with rig(access=access, remote_access=remote_access) as r:
         post = r.queue.write if op else r.queue.read
         assert post(*r.pair, size=8).wait(5).size == 8
-
-
-def test_bytes_that_are_read_only_are_never_changed():
-    constant = bytes(range(64))
-    with rig() as r:
-        region = r.device.register(constant, "r")
-        with pytest.raises(AccessDenied, match="can only narrow"):
-            region.export("w")
-        remote = r.device.import_region(region.export())
-        with pytest.raises(AccessDenied, match="read-only"):
-            r.queue.write(r.local, remote, size=8)
-        with pytest.raises(AccessDenied, match="read-only"):
-            r.queue.read(region, r.remote, size=8)
-    assert constant == bytes(range(64))

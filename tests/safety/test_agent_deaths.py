@@ -16,7 +16,7 @@ from support.processes.agents import agent, program, python
 from support.processes.waiting import children, gone, held, steady, stop, until
 
 import dgkit
-from dgkit.errors import ClosedError, PeerLost, PeerTimeout, TransferError
+from dgkit.errors import PeerLost, PeerTimeout, TransferError
 from dgkit.wire import keys
 from dgkit.wire.address import HEARTBEAT_S
 
@@ -402,14 +402,6 @@ def test_ten_sessions_with_a_dpu_of_their_own_leave_nothing_behind(tmp_path, mon
     assert not list((tmp_path / "dgkit").glob("agent-*"))
 
 
-def test_a_session_that_nobody_closed_says_so():
-    session = dgkit.connect()
-    pid = session.owned_pid
-    with pytest.warns(ResourceWarning, match="was not closed"):
-        del session
-    until(lambda: gone(pid), "its software DPU has ended")
-
-
 def test_a_session_that_nobody_closed_goes_with_its_regions_when_the_collector_comes():
     session = dgkit.connect()
     pid = session.owned_pid
@@ -421,10 +413,3 @@ def test_a_session_that_nobody_closed_goes_with_its_regions_when_the_collector_c
         gc.collect()
     assert any("<Session " in str(each.message) for each in said)
     until(lambda: gone(pid), "its software DPU has ended")
-
-
-def test_a_closed_session_stays_closed():
-    with dgkit.connect() as session:
-        pass
-    with pytest.raises(ClosedError):
-        session.stats()

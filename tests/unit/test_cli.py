@@ -167,11 +167,6 @@ def test_a_defect_says_how_to_see_where(monkeypatch, capsys):
     assert "ZeroDivisionError: division by zero. Hint: --traceback" in capsys.readouterr().err
 
 
-def test_version_is_the_package_s(capsys):
-    assert main(["--version"]) == 0
-    assert capsys.readouterr().out == f"dgkit {dgkit.__version__}\n"
-
-
 def test_sigterm_s_handler_is_put_back():
     import signal
 

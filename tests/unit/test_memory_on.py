@@ -88,12 +88,6 @@ def test_auto_takes_the_host_and_says_why(no_driver):
         assert chosen.array.sum() == 56
 
 
-def test_auto_takes_the_host_for_what_a_gpu_cannot_promise():
-    with dgkit.empty(8, on="auto", readonly_export=True) as chosen:
-        assert chosen.readonly_export
-        assert "readonly_export" in chosen.chosen
-
-
 def test_what_was_asked_for_by_name_says_nothing_of_a_choice():
     with dgkit.empty(8) as plain:
         assert plain.chosen == ""

@@ -25,7 +25,6 @@ from dgkit.errors import (
     PeerError,
     PeerTimeout,
     TransferError,
-    Unsupported,
 )
 from dgkit.session import spawn
 from dgkit.session.connect import _request_timeout
@@ -124,13 +123,6 @@ def test_a_region_says_what_it_is(session):
     with pytest.raises(ClosedError):
         region.array  # noqa: B018
     region.close()
-
-
-def test_the_bytes_of_a_region_at_the_agent_are_not_here(session):
-    with session.empty((4, 4), "f8", on="dpu") as region:
-        assert region.size == 128
-        with pytest.raises(Unsupported, match=r"session\.read"):
-            region.array  # noqa: B018
 
 
 @pytest.mark.parametrize(

@@ -265,11 +265,6 @@ def test_what_cannot_be_is_refused_before_anything_is_sent(session, region, valu
     assert not session.monitors
 
 
-def test_a_region_of_another_session_is_refused(session, mine):
-    with mine.empty(64) as other, pytest.raises(ValueError, match="another session"):
-        session.monitor(other)
-
-
 def test_there_is_a_most_and_one_that_was_closed_makes_room(session, region):
     with contextlib.ExitStack() as stack:
         enter = stack.enter_context
