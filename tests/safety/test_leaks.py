@@ -5,7 +5,7 @@ import gc
 from pathlib import Path
 
 import pytest
-from support.processes.children import IMPORTER, child, run
+from support.processes.children import run
 from support.processes.waiting import held
 
 import dgkit
@@ -100,24 +100,6 @@ def test_cycles_that_fail_at_each_step_leave_nothing(folder):
     for _ in range(50):
         failing()
     assert state() == before
-
-
-def test_importing_processes_leave_nothing_behind(folder):
-    with Device() as device, device.register(dgkit.empty(4096)) as region:
-        token = region.export().hex()
-
-        def importing():
-            with child(IMPORTER, token) as importer:
-                importer.line()
-                importer.ask("queue.write(local, remote).wait(5)")
-                assert importer.end() == (0, "")
-
-        importing()
-        before = state()
-        for _ in range(5):
-            importing()
-        assert region.importers == 0
-        assert state() == before
 
 
 def test_a_process_that_imports_again_and_again_holds_no_more_than_once(folder):

@@ -25,20 +25,6 @@ def mapped(tmp_path):
 
 @pytest.mark.parametrize("path", ["auto", "inline", "worker"])
 @pytest.mark.parametrize("op", ["write", "read"])
-def test_a_local_file_truncated_is_a_local_error(mapped, path, op):
-    file, view = mapped
-    with rig(path=path, size=SIZE) as r, r.device.register(view) as local:
-        post = getattr(r.queue, op)
-        assert post(local, r.remote, size=64).wait(5).status is Status.OK
-        file.truncate(0)
-        for size in (1, 64, SIZE):
-            with pytest.raises(TransferError) as info:
-                post(local, r.remote, size=size).wait(5)
-            assert info.value.completion.status is Status.LOCAL_ERROR
-
-
-@pytest.mark.parametrize("path", ["auto", "inline", "worker"])
-@pytest.mark.parametrize("op", ["write", "read"])
 def test_a_remote_file_truncated_is_a_remote_access_error(mapped, path, op):
     file, view = mapped
     with rig(path=path, size=SIZE) as r, r.device.register(view) as target:
