@@ -78,6 +78,7 @@ class EmulatedKernel:
                 shared with the kernel; other buffers are copied in, and copied back by wait().
             shared_mem: Dynamic shared memory of a block in bytes.
             seed: Seed of the order in which threads run; another seed gives another interleaving.
+                From 2**63 on, a thread that waits for an operation keeps its turn meanwhile.
             timeout: Seconds after which the grid is stopped.
 
         Raises:

@@ -60,7 +60,7 @@ static void __tsan_release(void *)
 
 namespace dg_emu
 {
-enum { LANES = 32, FRAMES = 24, STACK = 256 << 10, BLOCKS_AT_ONCE = 64 };
+enum { LANES = 32, FRAMES = 24, STACK = 256 << 10, BLOCKS_AT_ONCE = 64, TURN_NS = 50000000 };
 enum Exit { WRONG_ARGUMENTS = 2, TIMED_OUT = 3, DEADLOCK = 4, ILLEGAL = 5, ADDRESS_TAKEN = 9 };
 enum State { READY, SLEEPING, AT_BARRIER, IN_GATHER, CONVERGING, EXITED };
 
@@ -91,7 +91,7 @@ struct Block {
 	unsigned n, n_warps, left, at_barrier, yes, yes_before;
 	ucontext_t scheduler;
 	void *tsan, *shared;
-	uint64_t random;
+	uint64_t random, turn_ends_ns;
 	unsigned patience;
 	bool reporting;
 };
@@ -386,8 +386,13 @@ static Fiber *choose(Block *b, uint64_t *wake)
 {
 	const uint64_t now = now_ns();
 	const unsigned start = (unsigned)(draw(b) % b->n);
-	Fiber *converging = nullptr;
+	Fiber *converging = nullptr, *last = b->running;
 	*wake = 0;
+	if (last && (last->state == READY || last->state == SLEEPING) && now < b->turn_ends_ns) {
+		*wake = last->wake_ns;
+		return is_ready(last, now) ? last : nullptr;
+	}
+	b->turn_ends_ns = launch.seed >> 63 ? now + TURN_NS : 0;
 	for (unsigned i = 0; i < b->n; i++) {
 		Fiber *f = &b->fibers[(start + i) % b->n];
 		if (is_ready(f, now))

@@ -7,6 +7,10 @@
  * A fiber runs until it waits for others or its budget of yield points is used up; atomic
  * operations, clocks, fences and polls are yield points. The next fiber is chosen at random, from a
  * given seed. A thread that spins on plain memory without a yield point never yields.
+ *
+ * With a seed of 2^63 or more, a fiber continues until it ends or waits for the other threads of its
+ * block, for 50 ms at most. So an operation that it posts and waits for is complete before the other
+ * threads run, which shows a missing barrier before the operation.
  */
 #ifndef DGKIT_EMULATED_GPU_H
 #define DGKIT_EMULATED_GPU_H
