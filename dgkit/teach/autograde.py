@@ -32,11 +32,15 @@ class Normalise(NbGraderPreprocessor):  # type: ignore[misc]
         """Merge, restore and reset cells; the notes are in the notebook's metadata.
 
         Raises:
-            ValueError: The submission has a file that is a link, whose target nbgrader has copied.
+            ValueError: The submission has a file that is a link, whose target nbgrader has copied,
+                or the student's name is none.
         """
         where = resources["nbgrader"]
+        variants.check_name(student := str(where["student"]))
         folder = Path(str(self.config.Grader.get("course", ".")))
+        lab = str(where["assignment"])
         collect.check_regular(_submitted(folder, where))
+        collect.remove_others(folder / "autograded" / student / lab, folder / "source" / lab)
         with Gradebook(where["db_url"]) as gradebook:
             notebook = gradebook.find_notebook(where["notebook"], where["assignment"])
             points = {cell.name: cell.max_score for cell in notebook.grade_cells}

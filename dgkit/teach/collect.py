@@ -8,6 +8,7 @@ import pwd
 import stat
 import tempfile
 from collections.abc import Sequence
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from nbgrader.exchange.default import ExchangeCollect
 from traitlets.config.loader import PyFileConfigLoader
 
 from ..files import open_regular
+from . import variants
 
 _MOST_FILES, _MOST_LEVELS = 1000, 16  # of files and folders, and of folders in each other
 
@@ -26,12 +28,21 @@ class Collect(ExchangeCollect):  # type: ignore[misc]
 
     nbgrader's own follows the links in a student's folder with the instructor's rights, to the
     solutions for instance, only warns of a folder in the name of another student, and ends the
-    collection of all submissions at one that cannot be copied.
+    collection of all submissions at one that cannot be copied or whose time cannot be read.
     """
 
     check_owner: bool
     inbound_path: str
     src_records: list[Any]
+
+    def _path_to_record(self, path: str) -> dict[str, Any]:
+        """Return the record of a folder; without a student if its name has no time."""
+        try:
+            record: dict[str, Any] = super()._path_to_record(path)
+        except (ValueError, OverflowError):
+            self.log.warning("%s: its name has no time: not collected", path)
+            return {"username": "", "filename": Path(path).name, "timestamp": datetime.min}
+        return record
 
     def _sort_by_timestamp(self, records: list[Any]) -> list[Any]:
         """Sort submissions of one student; another's must not be newer than the student's own."""
@@ -50,10 +61,16 @@ class Collect(ExchangeCollect):  # type: ignore[misc]
 
     def copy_files(self) -> None:
         """Copy each submission; warn about those that cannot be copied."""
-        inbound, records = Path(self.inbound_path), self.src_records
+        inbound = Path(self.inbound_path)
+        records = [record for record in self.src_records if record["username"]]
         self.src_records = []
         for record in records:
             source, owner = inbound / record["filename"], self._submitter(record)
+            try:
+                variants.check_name(record["username"])
+            except ValueError as error:
+                self.log.warning("%s: %s: not collected", source, error)
+                continue
             if owner != record["username"]:
                 self.log.warning(
                     "%s is owned by %s, not by %s: not collected (where the students of a server "
@@ -65,7 +82,9 @@ class Collect(ExchangeCollect):  # type: ignore[misc]
                 # Before nbgrader removes what it has of the student.
                 try:
                     most = 1000 * self.coursedir.max_dir_size
-                    left = copy_regular(source, Path(folder, record["filename"]), most)
+                    left = copy_regular(source, copy := Path(folder, record["filename"]), most)
+                    # Not the student's, which may be another time, or none at all.
+                    (copy / "timestamp.txt").write_text(f"{record['timestamp']} UTC\n")
                 except (OSError, ValueError) as error:
                     self.log.warning("%s: %s: not collected", source, error)
                     continue
@@ -73,10 +92,20 @@ class Collect(ExchangeCollect):  # type: ignore[misc]
                     self.log.warning(
                         "%s is a link, no regular file or too large: not collected", path
                     )
+                self._note_time(source, record["timestamp"])
                 self.inbound_path, self.src_records = folder, [record]
                 checks, self.check_owner = self.check_owner, False  # the copy is this user's
                 super().copy_files()
                 self.inbound_path, self.check_owner = str(inbound), checks
+
+    def _note_time(self, source: Path, claimed: datetime) -> None:
+        """Warn of a folder that was changed later than it says; nobody can set back that time."""
+        changed = datetime.fromtimestamp(source.lstat().st_ctime, timezone.utc).replace(tzinfo=None)
+        if changed - claimed > timedelta(minutes=10):
+            self.log.warning(
+                "%s says %s UTC, and was changed or copied at %s UTC",
+                source, claimed, f"{changed:%Y-%m-%d %H:%M}",
+            )  # fmt: skip
 
 
 def check_registered(course: Path, students: Sequence[str]) -> None:
@@ -155,6 +184,21 @@ def _is_folder(name: str, folder: int) -> bool:
         return stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
     except FileNotFoundError:
         return False
+
+
+def remove_others(graded: Path, source: Path) -> None:
+    """Remove files of a student from a folder whose files go to the feedback as they are.
+
+    A page of the student there would run in the browser of whoever opens it.
+
+    Args:
+        graded: The folder.
+        source: The lab's folder, whose files stay, as do notebooks and the time of submission.
+    """
+    for path in [each for each in graded.rglob("*") if each.is_file()]:
+        known = path.suffix == ".ipynb" or path == graded / "timestamp.txt"
+        if not known and not (source / path.relative_to(graded)).is_file():
+            path.unlink()
 
 
 def check_regular(submission: Path) -> None:

@@ -76,7 +76,7 @@ def test_a_course_is_private_and_has_its_own_seed(tmp_path):
     assert course.read_seed(tmp_path / "one") != course.read_seed(tmp_path / "two")
 
 
-@pytest.mark.parametrize("student", ["", "a/b", "..", "a\nb", "\x1b[31mred"])
+@pytest.mark.parametrize("student", ["", "a/b", "..", "a\nb", "\x1b[31mred", "<b>"])
 def test_a_copy_is_made_for_names_of_students_only(tmp_path, capsys, student):
     assert main(["teach", "init", str(tmp_path / "c")]) == 0
     shutil.copytree(tmp_path / "c/source/lab1", tmp_path / "c/release/lab1")
@@ -306,6 +306,7 @@ def test_a_submission_that_was_split_pasted_and_cut_is_graded_as_the_student_che
     for name, cells in work.items():
         write(paths[name], released / "release/lab1/find_the_bytes.ipynb", cells)
     messy(paths["split"])
+    (paths["split"].parent / "index.html").write_text("<script>fetch('/')</script>")
     hints.take(paths["split"], concepts.LAB1["damage"])
     for name in ("read_node", "test_walk"):
         remove_tests(paths["cut"], name)
@@ -317,6 +318,8 @@ def test_a_submission_that_was_split_pasted_and_cut_is_graded_as_the_student_che
         student, _, points, _ = line.split()
         scores[student] = scores.get(student, 0.0) + float(points)
     assert scores == {"split": 90.0, "cut": 90.0 - 15.0}
+    files = {path.name for path in (released / "feedback/split/lab1").iterdir()}
+    assert files == {"find_the_bytes.html", "drawing.svg", "timestamp.txt"} & files
     pages = {
         name: (released / f"feedback/{name}/lab1/find_the_bytes.html").read_text() for name in work
     }

@@ -195,8 +195,11 @@ MINE, NEWER = "2026-11-28 10:00:00 UTC", "2026-11-28 11:00:00 UTC"
 
 def test_of_what_students_hand_in_only_their_own_files_are_collected(handed_in, tmp_path, caplog):
     files = collected(tmp_path, {f"{ME}+lab1+{MINE}+a": handed_in}, caplog)
-    assert files == {f"{ME}/lab1/data/mine.ipynb"}
-    assert (tmp_path / f"submitted/{ME}/lab1/data/mine.ipynb").read_text() == "mine"
+    assert files == {f"{ME}/lab1/data/mine.ipynb", f"{ME}/lab1/timestamp.txt"}
+    mine = tmp_path / f"submitted/{ME}/lab1"
+    assert (mine / "data/mine.ipynb").read_text() == "mine"
+    assert (mine / "timestamp.txt").read_text() == MINE.replace(" UTC", " UTC\n")
+    assert f"{MINE}+a says {MINE}, and was changed or copied at 20" in caplog.text
     for name in ("leak", "all", "data/hard", "fifo", "large"):
         assert f"{MINE}+a/{name} is a link, no regular file or too large" in caplog.text
 
@@ -240,7 +243,7 @@ def test_a_folder_that_cannot_be_collected_is_named_and_the_others_are_collected
     names = [f"{ME}+lab1+{MINE}+a", f"{ME}2+lab1+{MINE}+b"]
     monkeypatch.setattr(collect.Collect, "_submitter", lambda _, record: record["username"])
     files = collected(tmp_path, dict(zip(names, (bad, handed_in), strict=True)), caplog)
-    assert files == {f"{ME}2/lab1/data/mine.ipynb"}
+    assert files == {f"{ME}2/lab1/data/mine.ipynb", f"{ME}2/lab1/timestamp.txt"}
     assert f"{names[0]}: " in caplog.text
     assert reason in caplog.text
     subprocess.run(["rm", "-r", tmp_path / "exchange"], check=True)  # too deep for pytest
@@ -276,10 +279,24 @@ def test_a_folder_in_the_name_of_another_student_is_not_collected(handed_in, tmp
     other.mkdir()
     (other / "lab.ipynb").write_text("nothing")
     forged, mine = f"mary+lab1+{NEWER}+b", f"{ME}+lab1+{MINE}+a"
-    assert collected(tmp_path, {mine: handed_in, forged: other}, caplog) == {
-        f"{ME}/lab1/data/mine.ipynb"
+    nameless = f"{ME}+lab1+not a time+c"
+    folders = {mine: handed_in, forged: other, nameless: tmp_path / "third"}
+    folders[nameless].mkdir()
+    assert collected(tmp_path, folders, caplog) == {
+        f"{ME}/lab1/data/mine.ipynb",
+        f"{ME}/lab1/timestamp.txt",
     }
+    assert f"{nameless}: its name has no time: not collected" in caplog.text
     assert f"{forged} is owned by {ME}, not by mary: not collected" in caplog.text
+
+
+def test_a_name_that_a_page_would_run_is_neither_collected_nor_graded(handed_in, tmp_path, caplog):
+    name = "<img src=x onerror=alert()>"
+    folders = {f"{name}+lab1+{MINE}+a": handed_in}
+    assert not collected(tmp_path, folders, caplog, check_owner=False)
+    assert f"{name!r} is not the name of a student: not collected" in caplog.text
+    with pytest.raises(ValueError, match="is not the name of a student"):
+        autograde.Normalise().preprocess(None, {"nbgrader": {"student": name}})
 
 
 def test_a_newer_folder_of_another_does_not_replace_a_students_own(
@@ -291,7 +308,10 @@ def test_a_newer_folder_of_another_does_not_replace_a_students_own(
     owners = {f"mary+lab1+{MINE}+a": "mary", f"mary+lab1+{NEWER}+b": ME}
     monkeypatch.setattr(collect.Collect, "_submitter", lambda _, record: owners[record["filename"]])
     folders = dict(zip(owners, (handed_in, other), strict=True))
-    assert collected(tmp_path, folders, caplog) == {"mary/lab1/data/mine.ipynb"}
+    assert collected(tmp_path, folders, caplog) == {
+        "mary/lab1/data/mine.ipynb",
+        "mary/lab1/timestamp.txt",
+    }
 
 
 @pytest.mark.parametrize("name", ["leak", "all", "fifo"])
