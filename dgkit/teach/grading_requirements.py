@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, distribution, version
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 from ..errors import DgkitError
 from ..gpu_initiated import compiler
@@ -38,7 +40,8 @@ def checks() -> Iterator[Check]:
     yield _nbgrader()
     yield _isolation()
     yield _compiler()
-    yield _solutions(course.labs_folder())
+    for labs in course.labs_folder(), *_clone():
+        yield _solutions(labs)
     yield _port(HUB_PORT)
     if os.geteuid() == 0:
         yield Check("note", "you are root", "jupyter lab --allow-root")
@@ -83,6 +86,17 @@ def _solutions(labs: Path) -> Check:
             f"chmod -R o= {labs}, unless students have no account here",
         )
     return Check("fine", f"other accounts cannot read the solutions in {labs}")
+
+
+def _clone() -> list[Path]:
+    """Return the labs in the folder from which pip installed them, if it is there."""
+    try:
+        text = distribution("dgkit-labs").read_text("direct_url.json")
+    except PackageNotFoundError:
+        return []
+    url = urlsplit(json.loads(text or "{}").get("url", ""))
+    labs = Path(unquote(url.path)) / "source"
+    return [labs] if url.scheme == "file" and labs.is_dir() else []
 
 
 def _port(port: int) -> Check:

@@ -14,6 +14,7 @@ import subprocess
 import tempfile
 from multiprocessing import Pipe, get_context
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from nbgrader.api import MissingEntry
@@ -121,7 +122,7 @@ def test_the_doctor_of_a_course_names_what_grading_lacks(monkeypatch, capsys):
     assert "WRONG  lab 7: none of c++ and g++ is installed\n" in out
 
 
-def test_the_doctor_of_a_course_says_who_can_read_the_solutions(tmp_path):
+def test_the_doctor_of_a_course_says_who_can_read_the_solutions(tmp_path, monkeypatch):
     labs = tmp_path / "labs"
     labs.mkdir(mode=0o700)
     assert grading_requirements._solutions(labs).verdict == "fine"
@@ -129,6 +130,12 @@ def test_the_doctor_of_a_course_says_who_can_read_the_solutions(tmp_path):
     labs.chmod(0o755)
     assert grading_requirements._solutions(labs).verdict == ("fine" if open_ else "note")
     assert "pip install" in grading_requirements._solutions(tmp_path / "none").remedy
+    clone = tmp_path / "a clone/source"
+    clone.mkdir(parents=True)
+    for url, found in (clone.parent.as_uri(), [clone]), ("https://a/b", []), ("", []):
+        installed = SimpleNamespace(read_text=lambda _, url=url: url and json.dumps({"url": url}))
+        monkeypatch.setattr(grading_requirements, "distribution", lambda _, of=installed: of)
+        assert grading_requirements._clone() == found
 
 
 def test_the_doctor_of_a_course_sees_a_port_that_is_taken():
