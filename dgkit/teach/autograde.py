@@ -36,11 +36,12 @@ class Normalise(NbGraderPreprocessor):  # type: ignore[misc]
                 or the student's name is none.
         """
         where = resources["nbgrader"]
-        variants.check_name(student := str(where["student"]))
+        student_notebook.check_name(student := str(where["student"]))
         folder = Path(str(self.config.Grader.get("course", ".")))
         lab = str(where["assignment"])
         collect.check_regular(_submitted(folder, where))
-        collect.remove_others(folder / "autograded" / student / lab, folder / "source" / lab)
+        if (graded := folder / "autograded" / student / lab).is_dir():
+            collect.prepare(graded, folder / "source" / lab)
         with Gradebook(where["db_url"]) as gradebook:
             notebook = gradebook.find_notebook(where["notebook"], where["assignment"])
             points = {cell.name: cell.max_score for cell in notebook.grade_cells}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import pwd
+import secrets
 import stat
 import tempfile
 from collections.abc import Sequence
@@ -18,8 +19,10 @@ from nbgrader.exchange.default import ExchangeCollect
 from traitlets.config.loader import PyFileConfigLoader
 
 from ..files import open_regular
-from . import variants
+from . import student_notebook
 
+# Of nbgrader's exchange, which releases no feedback at all if one submission lacks them.
+_TIME, _SECRET = "timestamp.txt", "submission_secret.txt"
 _MOST_FILES, _MOST_LEVELS = 1000, 16  # of files and folders, and of folders in each other
 
 
@@ -67,7 +70,7 @@ class Collect(ExchangeCollect):  # type: ignore[misc]
         for record in records:
             source, owner = inbound / record["filename"], self._submitter(record)
             try:
-                variants.check_name(record["username"])
+                student_notebook.check_name(record["username"])
             except ValueError as error:
                 self.log.warning("%s: %s: not collected", source, error)
                 continue
@@ -84,7 +87,7 @@ class Collect(ExchangeCollect):  # type: ignore[misc]
                     most = 1000 * self.coursedir.max_dir_size
                     left = copy_regular(source, copy := Path(folder, record["filename"]), most)
                     # Not the student's, which may be another time, or none at all.
-                    (copy / "timestamp.txt").write_text(f"{record['timestamp']} UTC\n")
+                    (copy / _TIME).write_text(f"{record['timestamp']} UTC\n")
                 except (OSError, ValueError) as error:
                     self.log.warning("%s: %s: not collected", source, error)
                     continue
@@ -186,19 +189,25 @@ def _is_folder(name: str, folder: int) -> bool:
         return False
 
 
-def remove_others(graded: Path, source: Path) -> None:
-    """Remove files of a student from a folder whose files go to the feedback as they are.
+def prepare(graded: Path, source: Path) -> None:
+    """Prepare a folder whose files go to the feedback as they are.
 
     A page of the student there would run in the browser of whoever opens it.
 
     Args:
-        graded: The folder.
-        source: The lab's folder, whose files stay, as do notebooks and the time of submission.
+        graded: The folder. Notebooks stay, and what the exchange needs, which is added.
+        source: The lab's folder, whose files stay.
     """
     for path in [each for each in graded.rglob("*") if each.is_file()]:
-        known = path.suffix == ".ipynb" or path == graded / "timestamp.txt"
-        if not known and not (source / path.relative_to(graded)).is_file():
+        place = path.relative_to(graded)
+        known = path.suffix == ".ipynb" or str(place) in (_TIME, _SECRET)
+        if not known and not (source / place).is_file():
             path.unlink()
+    for path in (graded / _TIME, graded / _SECRET):
+        try:
+            path.read_text("ascii")
+        except (OSError, ValueError):
+            path.write_text(secrets.token_hex(64) if path.name == _SECRET else "")
 
 
 def check_regular(submission: Path) -> None:

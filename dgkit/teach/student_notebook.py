@@ -37,6 +37,17 @@ class Test:
         return "### BEGIN HIDDEN TESTS\n" in self.source
 
 
+def check_name(student: str) -> None:
+    """Check that a name can be that of a folder, and does nothing in a page of Formgrader.
+
+    Raises:
+        ValueError: It cannot be, or would.
+    """
+    whole = student and student == Path(student).name and student.isprintable()
+    if not whole or student.startswith(".") or set(student) & set('<>"&'):
+        raise ValueError(f"{student!r} is not the name of a student")
+
+
 def load(path: Path) -> tuple[Mapping[str, Any], list[Mapping[str, Any]]]:
     """Return the metadata and the cells of a notebook file.
 

@@ -120,17 +120,6 @@ def _whole(text: str) -> str:
     return f"{start}{re.escape(text)}{end}"
 
 
-def check_name(student: str) -> None:
-    """Check that a name can be that of a folder, and does nothing in a page of Formgrader.
-
-    Raises:
-        ValueError: It cannot be, or would.
-    """
-    whole = student and student == Path(student).name and student.isprintable()
-    if not whole or student.startswith(".") or set(student) & set('<>"&'):
-        raise ValueError(f"{student!r} is not the name of a student")
-
-
 def write(folder: Path, lab: str, students: Sequence[str], seed: str) -> Iterator[Path]:
     """Write a copy of a released lab for each student; yield the new notebooks.
 
@@ -151,7 +140,7 @@ def write(folder: Path, lab: str, students: Sequence[str], seed: str) -> Iterato
     for path in released:
         student_notebook.load(path)
     for student in students:
-        check_name(student)
+        student_notebook.check_name(student)
         if (folder / FOLDER / student / lab).is_dir():
             raise FileExistsError(f"{folder / FOLDER / student / lab} exists: remove it first")
     from .collect import check_registered  # imports nbgrader, which students do not have
