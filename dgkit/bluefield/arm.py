@@ -134,8 +134,11 @@ class Arm(Closable):
             is not None
         )
 
-    def read(self, script: str, *, timeout: float = 60.0) -> str:
-        """Run a shell script outside dgkit's folder there; return its output."""
+    def read(self, script: str, *, timeout: float = 300.0) -> str:
+        """Run a shell script outside dgkit's folder there; return its output.
+
+        A lost link ends it after 30 s (ServerAliveInterval); busy Arm cores may take minutes.
+        """
         return self._run(script, b"", timeout)
 
     def run(self, script: str, *, data: bytes = b"", timeout: float = 900.0) -> str:
