@@ -840,6 +840,10 @@ int dg_nic_stats_get(dg_nic *n, dg_nic_stats *out);
  * have; ERANGE if the range exceeds 2^64; EMFILE for too many keys. */
 int dg_nic_key_open(dg_nic *n, dg_region *r, uint64_t address, uint32_t pd, uint32_t access,
 		    uint32_t *key);
+/* The same for another process's region, by its descriptor. The key is an rkey only, and ends with that region.
+ * access: what the region does not allow is left out. Errors: those of dg_region_import(). */
+int dg_nic_key_open_import(dg_nic *n, const uint8_t *descriptor, size_t length, uint64_t address,
+			   uint32_t pd, uint32_t access, uint32_t *key);
 /* Gives the key another region, address, domain and access. Errors: EINVAL if there is no such key, and
  * those of dg_nic_key_open(); the key is then as before. */
 int dg_nic_key_change(dg_nic *n, uint32_t key, dg_region *r, uint64_t address, uint32_t pd,

@@ -383,6 +383,9 @@ void dg_nic_peer_leave(struct dg_nic_qp *qp);
 bool dg_nic_peer_ready(struct dg_nic_qp *qp, struct nic_fault *f);
 /* Returns the key of a peer of another NIC, NULL if it has none. *waits: it is being imported. */
 const struct nic_key *dg_nic_peer_key(struct dg_nic_qp *qp, uint32_t key, bool *waits);
+/* Imports the memory that `body` describes, for *k, which has access, size and offset: what is more than the
+ * memory allows is taken from it. On failure it has no memory. Called without the lock. */
+int dg_nic_key_import(struct dg_nic *n, struct nic_key *k, const struct nic_key_body *body);
 int dg_nic_resolver_start(struct dg_nic *n);
 void dg_nic_resolver_stop(struct dg_nic *n);
 /* Takes a reference to the NIC with this GID, importing its table if need be. Called without the lock, as is

@@ -153,6 +153,31 @@ int dg_nic_key_open(dg_nic *n, dg_region *r, uint64_t address, uint32_t pd, uint
 	return rc;
 }
 
+int dg_nic_key_open_import(dg_nic *n, const uint8_t *descriptor, size_t length, uint64_t address,
+			   uint32_t pd, uint32_t access, uint32_t *key)
+{
+	struct nic_key k = {.pd = pd, .access = access, .address = address, .size = UINT64_MAX};
+	struct nic_key_body body = {.length = (uint32_t)length};
+	int rc = dg_nic_check_process(n);
+	if (!rc && length > sizeof body.descriptor)
+		rc = dg_fail(EINVAL, "a descriptor of %zu bytes; the most are %zu", length,
+			     sizeof body.descriptor);
+	if (rc)
+		return rc;
+	memcpy(body.descriptor, descriptor, length);
+	rc = dg_nic_key_import(n, &k, &body);
+	if (!rc && address + k.size < address)
+		rc = dg_fail(ERANGE, "a key of %llu bytes at %#llx exceeds 2^64",
+			     (unsigned long long)k.size, (unsigned long long)address);
+	if (!rc)
+		rc = dg_nic_key_add(n, &k, body.descriptor, (int)length);
+	if (rc)
+		dg_region_end(k.import);
+	else
+		*key = k.key;
+	return rc;
+}
+
 dg_region *dg_nic_key_take_out(struct dg_nic *n, struct nic_key *k)
 {
 	dg_region *import = k->import;

@@ -101,7 +101,7 @@ static uint64_t load_key(const struct nic_table *t, uint32_t key, struct nic_key
 	return atomic_load_explicit(&p->key, memory_order_relaxed) == published ? published : 0;
 }
 
-/* Imports the memory of a key. On failure the key has none. */
+/* On failure the key has no memory. */
 static int import_memory(dg_device *dev, struct nic_key *k, const struct nic_key_body *body)
 {
 	TRY(dg_region_import(dev, body->descriptor, body->length, IMPORT_NS, &k->import));
@@ -112,6 +112,21 @@ static int import_memory(dg_device *dev, struct nic_key *k, const struct nic_key
 		k->size = room;
 	k->access &= dg_nic_key_access(k->import->access);
 	return 0;
+}
+
+int dg_nic_key_import(struct dg_nic *n, struct nic_key *k, const struct nic_key_body *body)
+{
+	int rc = import_memory(n->engine.dev, k, body);
+	/* A program whose own memory is all the host's may have a peer with GPU memory. */
+	if (rc == -EOPNOTSUPP && n->is_part && (n->gpu || !dg_nic_gpu_open(n, 0)))
+		rc = import_memory(n->gpu->dev, k, body);
+	if (!rc && n->engine.dev->gpu && by_exporter(k->remote.entry)) {
+		dg_region_end(k->import);
+		k->import = NULL;
+		k->remote.entry = NULL;
+		rc = import_memory(n->engine.soft, k, body);
+	}
+	return rc;
 }
 
 /* Makes the key that `body` describes. An import that fails leaves it without memory, so that the
@@ -130,15 +145,8 @@ static struct nic_key *import_key(struct dg_nic *n, uint64_t published, const st
 		.offset = body->offset,
 		.qpn = body->qpn,
 	};
-	/* A program whose own memory is all the host's may have a peer with GPU memory. */
-	if (body->length && import_memory(n->engine.dev, k, body) == -EOPNOTSUPP && n->is_part &&
-	    (n->gpu || !dg_nic_gpu_open(n, 0)))
-		import_memory(n->gpu->dev, k, body);
-	if (n->engine.dev->gpu && k->remote.entry && by_exporter(k->remote.entry)) {
-		dg_region_end(k->import);
-		k->remote.entry = NULL;
-		import_memory(n->engine.soft, k, body);
-	}
+	if (body->length)
+		dg_nic_key_import(n, k, body);
 	return k;
 }
 

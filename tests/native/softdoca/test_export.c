@@ -97,7 +97,8 @@ TEST(a_map_of_an_export_does_not_change)
 {
 	static char bytes[64];
 	struct doca_dev *dev = a_dev();
-	struct doca_mmap *m = a_started_map(dev, bytes, sizeof(bytes), PCI_RW), *far;
+	struct doca_mmap *m = a_started_map(dev, bytes, sizeof(bytes), PCI_RW | DOCA_ACCESS_FLAG_RDMA_READ),
+			 *far, *by_rdma;
 	struct desc d = exported(m, dev);
 	const void *desc;
 	size_t len;
@@ -115,7 +116,10 @@ TEST(a_map_of_an_export_does_not_change)
 	REFUSED(doca_mmap_start(far), NOT_PERMITTED);
 	OK(doca_mmap_stop(far)); /* as NVIDIA's samples do */
 	REFUSED(doca_mmap_export_pci(far, dev, &desc, &len), NOT_PERMITTED);
-	REFUSED(doca_mmap_export_rdma(far, dev, &desc, &len), NOT_PERMITTED);
+	OK(doca_mmap_export_rdma(m, dev, &desc, &len));
+	OK(doca_mmap_create_from_export(NULL, desc, len, dev, &by_rdma));
+	REFUSED(doca_mmap_export_rdma(by_rdma, dev, &desc, &len), NOT_PERMITTED);
+	OK(doca_mmap_destroy(by_rdma));
 	OK(doca_mmap_destroy(far));
 	OK(doca_mmap_destroy(m));
 	OK(doca_dev_close(dev));

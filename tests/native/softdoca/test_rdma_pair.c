@@ -2,7 +2,7 @@
 /* RDMA between two processes. */
 #include "rdma_check.h"
 
-#include "other_process.h"
+#include "pair_check.h"
 
 static struct side s;
 static struct side_offer mine, theirs;
@@ -184,6 +184,109 @@ TEST(the_export_of_a_process_that_ended_makes_a_map)
 	CHECK_EQ((uintptr_t)addr, theirs.addr);
 	OK(doca_mmap_destroy(map));
 	side_close(&s);
+}
+
+static void read_write_host(int fd)
+{
+	export_and_wait(fd, 8192, PCI_RW);
+}
+
+static void read_only_host(int fd)
+{
+	export_and_wait(fd, 8192, DOCA_ACCESS_FLAG_LOCAL_READ_WRITE | DOCA_ACCESS_FLAG_PCI_READ_ONLY);
+}
+
+/* Waits for a task; returns whether it succeeded. */
+static bool moved(unsigned ended)
+{
+	side_until(&s, ended);
+	return s.last == DOCA_SUCCESS;
+}
+
+/* Reads what its peer names, writes there, and reads again when it is told to. */
+static void storage_target(int fd)
+{
+	static uint8_t want[8192];
+	uint8_t word;
+
+	meet(fd);
+	struct doca_buf *near = near_buf(&s, 0, 8192, false), *far = peer_buf(&s, &theirs, 0, 8192, true);
+	SUBMIT(&s, read, s.connection, far, near, number(1));
+	fill(want, sizeof want, 5);
+	word = moved(1) && !memcmp(s.bytes, want, sizeof want);
+	say(fd, &word, 1);
+	fill(s.bytes, 8192, 6);
+	OK(doca_buf_set_data(far, (void *)(uintptr_t)theirs.addr, 0));
+	SUBMIT(&s, write, s.connection, near, far, number(2));
+	word = moved(2);
+	say(fd, &word, 1);
+	uint8_t told;
+	hear(fd, &told, 1);
+	OK(doca_buf_reset_data_len(near));
+	OK(doca_buf_set_data(far, (void *)(uintptr_t)theirs.addr, 8192));
+	if (word)
+		SUBMIT(&s, read, s.connection, far, near, number(3)); /* the connection is not broken yet */
+	word = word && moved(3);
+	say(fd, &word, 1);
+	drop(near, far);
+	side_close(&s);
+}
+
+static uint8_t said(int fd)
+{
+	double end = now_s() + WAIT_SECONDS;
+	uint8_t word;
+
+	while (recv(fd, &word, 1, MSG_DONTWAIT) != 1) {
+		doca_pe_progress(s.pe);
+		CHECK(now_s() < end);
+	}
+	return word;
+}
+
+/* As NVIDIA's application "storage": the host's memory is exported to the DPU, which exports its map to a
+ * target, and the target reads and writes the host's memory. */
+static void a_host_and_a_target(void (*host)(int fd), bool writes, bool is_by_thread)
+{
+	choose(is_by_thread);
+	struct other h = start(host), target = start(storage_target);
+	struct offer lent;
+	struct doca_mmap *map;
+	const void *desc, *again;
+	size_t len;
+
+	hear(h.fd, &lent, sizeof lent);
+	side_make(&s, LENT, 1);
+	OK(doca_mmap_create_from_export(NULL, lent.desc, lent.desc_len, s.dev, &map));
+	side_offers(&s, &mine);
+	OK(doca_mmap_export_rdma(map, s.dev, &desc, &len));
+	OK(doca_mmap_export_rdma(map, s.dev, &again, &len));
+	CHECK(again == desc);
+	mine.addr = lent.addr;
+	mine.desc_len = len;
+	memcpy(mine.desc, desc, len);
+	say(target.fd, &mine, sizeof mine);
+	hear(target.fd, &theirs, sizeof theirs);
+	side_takes(&s, &theirs);
+	CHECK_EQ(said(target.fd), 1);
+	CHECK_EQ(said(target.fd), writes);
+	/* The host's process stops its map, which ends this process's export. */
+	say(h.fd, "s", 1);
+	CHECK_EQ(said(h.fd), writes);
+	say(target.fd, "s", 1);
+	CHECK_EQ(said(target.fd), 0);
+	join(target);
+	OK(doca_mmap_destroy(map));
+	side_close(&s);
+	join(h);
+}
+
+TEST(a_peer_uses_the_memory_that_a_host_exported_to_this_process)
+{
+	for (int is_by_thread = 0; is_by_thread < 2; is_by_thread++) {
+		a_host_and_a_target(read_write_host, true, is_by_thread);
+		a_host_and_a_target(read_only_host, false, is_by_thread);
+	}
 }
 
 TEST_MAIN(run_tests)

@@ -57,7 +57,7 @@ struct doca_mmap {
 	uint32_t n_attached, max_attached;
 	struct attachment attached[MMAP_DEVS_MAX];
 	struct ibv_mr *mr; /* its key for the NIC of its first device; NULL until one is needed */
-	struct doca_mmap *next_keyed; /* in the list of maps with keys */
+	struct doca_mmap *next_keyed; /* in the list of maps with keys for local use */
 	atomic_uint bufs; /* buffers in use that point into it */
 	union doca_data user_data;
 	doca_mmap_memrange_free_cb_t *free_cb;
@@ -147,6 +147,8 @@ static inline bool mmap_started(const struct doca_mmap *m)
 	return __atomic_load_n(&m->state, __ATOMIC_ACQUIRE) == MMAP_STARTED;
 }
 
+/* mmap_export.c: returns the permissions that peers over RDMA have. */
+uint32_t mmap_rdma_permissions(const struct doca_mmap *m);
 /* mmap.c: lock and unlock the map; do nothing unless doca_mmap_enable_thread_safety() was
  * called. */
 void mmap_lock(struct doca_mmap *m);

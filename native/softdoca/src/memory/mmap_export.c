@@ -67,6 +67,20 @@ static uint32_t exported_access(uint32_t permissions, enum export_kind kind)
 	return access;
 }
 
+/* A map from an export for PCI has no flags for RDMA, and none can be set: NVIDIA's application
+ * "storage" exports one for RDMA. That what PCI allows is allowed is a guess. */
+uint32_t mmap_rdma_permissions(const struct doca_mmap *m)
+{
+	if (!m->from_export)
+		return m->permissions;
+	uint32_t permissions = 0;
+	if (m->permissions & (DOCA_ACCESS_FLAG_PCI_READ_ONLY | DOCA_ACCESS_FLAG_PCI_READ_WRITE))
+		permissions |= DOCA_ACCESS_FLAG_RDMA_READ;
+	if (m->permissions & DOCA_ACCESS_FLAG_PCI_READ_WRITE)
+		permissions |= DOCA_ACCESS_FLAG_RDMA_WRITE | DOCA_ACCESS_FLAG_RDMA_ATOMIC;
+	return permissions;
+}
+
 doca_error_t export_failed(int rc, const char *func)
 {
 	doca_error_t e = softdoca_failed(func, rc);
@@ -105,9 +119,13 @@ static doca_error_t make(struct doca_mmap *m, struct attachment *a, enum export_
 	if (kind == EXPORT_RDMA) {
 		TRY(softdoca_mmap_remote_key(m, &h.key, h.gid));
 	}
-	int len = h.adapter ? 0
-			    : dg_region_export(r, exported_access(m->permissions, kind), bytes + sizeof h,
-					       sizeof bytes - sizeof h);
+	const struct export_bytes *d = &a->desc[EXPORT_PCI];
+	int len = 0;
+	if (m->from_export)
+		memcpy(bytes + sizeof h, d->bytes, len = (int)d->len); /* the exporter's region */
+	else if (!h.adapter)
+		len = dg_region_export(r, exported_access(m->permissions, kind), bytes + sizeof h,
+				       sizeof bytes - sizeof h);
 	if (len < 0)
 		return export_failed(len, func);
 	h.length = (uint16_t)(sizeof h + (size_t)len);
@@ -126,8 +144,9 @@ static doca_error_t may_export(const struct doca_mmap *m, const struct doca_dev 
 			       enum export_kind kind)
 {
 	/* DOCA Mmap, doca_mmap_export_pci and _rdma */
-	if (m->from_export)
-		return REFUSE(DOCA_ERROR_NOT_PERMITTED, "the map was created from an export");
+	if (m->from_export && (kind == EXPORT_PCI || m->key))
+		return REFUSE(DOCA_ERROR_NOT_PERMITTED, "the map was created from an export for %s",
+			      m->key ? "RDMA" : "PCI");
 	if (!mmap_started(m))
 		return REFUSE(DOCA_ERROR_NOT_PERMITTED, "the map is not started");
 	if (!softdoca_mmap_attachment(m, dev))
@@ -139,7 +158,7 @@ static doca_error_t may_export(const struct doca_mmap *m, const struct doca_dev 
 		return REFUSE(DOCA_ERROR_NOT_SUPPORTED,
 			      "the map's key is for its first device, %s, which is not %s",
 			      first->info.f.ibdev, dev->info.f.ibdev);
-	if (!exported_access(m->permissions, kind))
+	if (!exported_access(kind == EXPORT_RDMA ? mmap_rdma_permissions(m) : m->permissions, kind))
 		return REFUSE(DOCA_ERROR_NOT_PERMITTED,
 			      "permissions %#x give %s peers no access: add one for them",
 			      m->permissions, kind == EXPORT_PCI ? "PCI" : "RDMA");

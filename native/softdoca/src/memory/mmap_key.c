@@ -9,8 +9,9 @@
 #include "nic/soft_nic.h"
 
 /* As an adapter, which grants nothing to a peer that it does not grant to the device itself. */
-static unsigned ibv_access(uint32_t permissions)
+static unsigned ibv_access(const struct doca_mmap *m)
 {
+	const uint32_t permissions = mmap_rdma_permissions(m);
 	unsigned access = mmap_access(permissions) & DG_ACCESS_WRITE ? IBV_ACCESS_LOCAL_WRITE : 0;
 	if (permissions & DOCA_ACCESS_FLAG_RDMA_READ)
 		access |= IBV_ACCESS_REMOTE_READ;
@@ -37,18 +38,22 @@ static doca_error_t make(struct doca_mmap *m)
 {
 	struct ibv_pd *pd;
 	if (dev_is_adapter(m->attached[0].dev))
-		return adapter_key_make(m, ibv_access(m->permissions));
+		return adapter_key_make(m, ibv_access(m));
 	TRY(doca_rdma_bridge_get_dev_pd(m->attached[0].dev, &pd));
-	m->mr = softdoca_ibv_reg(pd, m->base ? m->base : m->addr, m->len, (uintptr_t)m->addr,
-				 ibv_access(m->permissions));
-	if (m->mr) {
+	const struct export_bytes *d = &m->attached[0].desc[EXPORT_PCI];
+	m->mr = m->from_export
+			? softdoca_ibv_reg_import(pd, d->bytes, d->len, m->addr, m->len, ibv_access(m))
+			: softdoca_ibv_reg(pd, m->base ? m->base : m->addr, m->len,
+					   (uintptr_t)m->addr, ibv_access(m));
+	if (m->mr && !m->from_export) {
 		gpu_count_map(m->mr->addr, m->len, true);
 		pthread_mutex_lock(&lock);
 		m->next_keyed = keyed;
 		keyed = m;
 		pthread_mutex_unlock(&lock);
-		return DOCA_SUCCESS;
 	}
+	if (m->mr)
+		return DOCA_SUCCESS;
 	return REFUSE(errno == ENOMEM ? DOCA_ERROR_NO_MEMORY : DOCA_ERROR_DRIVER,
 		      "the software NIC cannot access %zu bytes at %p", m->len, (void *)m->addr);
 }
@@ -115,12 +120,14 @@ void mmap_key_drop(struct doca_mmap *m)
 		m->mr = NULL;
 		return;
 	}
-	pthread_mutex_lock(&lock);
-	while (*at != m)
-		at = &(*at)->next_keyed;
-	*at = m->next_keyed;
-	pthread_mutex_unlock(&lock);
-	gpu_count_map(m->mr->addr, m->len, false);
+	if (!m->from_export) {
+		pthread_mutex_lock(&lock);
+		while (*at != m)
+			at = &(*at)->next_keyed;
+		*at = m->next_keyed;
+		pthread_mutex_unlock(&lock);
+		gpu_count_map(m->mr->addr, m->len, false);
+	}
 	softdoca_ibv_dereg(m->mr);
 	m->mr = NULL;
 }

@@ -225,17 +225,52 @@ static int mr_open(struct nic_mr *mr, uint64_t iova, unsigned access)
 	if (!rc)
 		rc = dg_nic_key_open(mr->nic, mr->region, access & IBV_ACCESS_ZERO_BASED ? 0 : iova,
 				     mr->v.pd->handle, access & ACCESS_NIC, &mr->v.lkey);
+	return rc;
+}
+
+static struct nic_mr *mr_new(struct ibv_pd *pd, void *addr, size_t length, const char *func)
+{
+	struct nic_mr *mr = softdoca_object_new(OBJECT_IBV_MR, sizeof *mr);
+	if (!mr)
+		return fail_with(IBV_REFUSE(ENOMEM, func, "no memory for a memory region"));
+	mr->v = (struct ibv_mr){.context = pd->context, .pd = pd, .addr = addr, .length = length};
+	mr->v.handle = atomic_fetch_add(&next_handle, 1);
+	mr->nic = nic_context(pd->context)->nic;
+	mr->fd = -1;
+	return mr;
+}
+
+/* rc: 0, or why it has no key. */
+static struct ibv_mr *mr_result(struct nic_mr *mr, int rc, const char *func)
+{
 	mr->has_key = !rc;
 	mr->v.rkey = mr->v.lkey;
-	return rc;
+	if (rc) {
+		softdoca_failed(func, rc);
+		mr_free(mr);
+		return fail_with(-rc);
+	}
+	atomic_fetch_add(&nic_pd(mr->v.pd)->users, 1);
+	return &mr->v;
+}
+
+struct ibv_mr *softdoca_ibv_reg_import(struct ibv_pd *pd, const uint8_t *descriptor, size_t bytes,
+				       void *addr, size_t length, unsigned access)
+{
+	const char *func = "doca_mmap_export_rdma";
+	struct nic_mr *mr = mr_new(pd, addr, length, func);
+	if (!mr)
+		return NULL;
+	int rc = dg_nic_key_open_import(mr->nic, descriptor, bytes, (uintptr_t)addr, pd->handle,
+					access & ACCESS_NIC, &mr->v.lkey);
+	return mr_result(mr, rc, func);
 }
 
 struct ibv_mr *softdoca_ibv_reg(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova,
 				unsigned access)
 {
-	struct nic_pd *p = nic_pd(pd);
 	const char *func = "ibv_reg_mr";
-	if (!p || !addr || !length)
+	if (!nic_pd(pd) || !addr || !length)
 		return fail_with(IBV_REFUSE(
 			EINVAL, func,
 			"%p is not a protection domain of softdoca, or %zu bytes at %p are "
@@ -248,21 +283,8 @@ struct ibv_mr *softdoca_ibv_reg(struct ibv_pd *pd, void *addr, size_t length, ui
 			"access %#x has bits other than %#x, or allows peers to write without "
 			"LOCAL_WRITE (1)",
 			access, (unsigned)ACCESS_KNOWN));
-	struct nic_mr *mr = softdoca_object_new(OBJECT_IBV_MR, sizeof *mr);
-	if (!mr)
-		return fail_with(IBV_REFUSE(ENOMEM, func, "no memory for a memory region"));
-	mr->v = (struct ibv_mr){.context = pd->context, .pd = pd, .addr = addr, .length = length};
-	mr->v.handle = atomic_fetch_add(&next_handle, 1);
-	mr->nic = nic_context(pd->context)->nic;
-	mr->fd = -1;
-	int rc = mr_open(mr, iova, access);
-	if (rc) {
-		softdoca_failed(func, rc);
-		mr_free(mr);
-		return fail_with(-rc);
-	}
-	atomic_fetch_add(&p->users, 1);
-	return &mr->v;
+	struct nic_mr *mr = mr_new(pd, addr, length, func);
+	return mr ? mr_result(mr, mr_open(mr, iova, access), func) : NULL;
 }
 
 /* The fd names the memory. Of an allocation on a GPU only the last fd is known; an earlier one is found by the

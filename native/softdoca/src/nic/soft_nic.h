@@ -84,6 +84,10 @@ SOFTDOCA_INTERNAL struct ibv_pd *softdoca_ibv_alloc_pd(struct ibv_context *conte
 SOFTDOCA_INTERNAL int softdoca_ibv_dealloc_pd(struct ibv_pd *pd);
 SOFTDOCA_INTERNAL struct ibv_mr *softdoca_ibv_reg(struct ibv_pd *pd, void *addr, size_t length,
 						  uint64_t iova, unsigned access);
+/* Of another process's region, whose descriptor was imported, for peers only. */
+SOFTDOCA_INTERNAL struct ibv_mr *softdoca_ibv_reg_import(struct ibv_pd *pd, const uint8_t *descriptor,
+							 size_t bytes, void *addr, size_t length,
+							 unsigned access);
 SOFTDOCA_INTERNAL struct ibv_mr *softdoca_ibv_reg_fd(struct ibv_pd *pd, uint64_t offset,
 						     size_t length, uint64_t iova, int fd,
 						     unsigned access);
