@@ -114,6 +114,7 @@ PROGRAM = """
 #include <stdio.h>
 #include <doca_argp.h>
 #include <doca_comch.h>
+#include <doca_comm_channel.h>
 #include <doca_dma.h>
 #include <doca_error.h>
 #include <doca_eth_txq.h>
@@ -126,9 +127,9 @@ int main(void)
 {
 	void *libraries[] = { doca_argp_init, doca_comch_client_create, doca_dma_create,
 		doca_rdma_create, doca_verbs_cq_create, doca_gpu_create, doca_eth_txq_create,
-		doca_flow_init };
+		doca_flow_init, doca_comm_channel_ep_create };
 	int all = 1;
-	for (int i = 0; i < 8; i++)
+	for (int i = 0; i < 9; i++)
 		all &= !!libraries[i];
 	printf("%s %s %d\\n", doca_error_get_name(DOCA_ERROR_AGAIN), doca_version_runtime(), all);
 	return 0;
@@ -224,7 +225,9 @@ TOOLS = [("cc", "")] + [
 @pytest.mark.parametrize(("compiler", "linker"), TOOLS)
 def test_a_program_builds_by_pkg_config_with_each_compiler_and_linker(compiler, linker, tmp_path):
     chosen = [f"-fuse-ld={linker}"] if linker else []
-    modules = [f"doca-{part}" for part in PARTS if part not in ("common", "verbs")]
+    modules = [
+        f"doca-{part.replace('_', '-')}" for part in PARTS if part not in ("common", "verbs")
+    ]
     flags = pkg_config("--cflags", "--libs", *modules)
     program = build(tmp_path, tool(compiler, "gcc"), *flags, *chosen)
     assert {f"libdoca_{part}.so.3" for part in PARTS} <= set(dynamic(program, "NEEDED"))
@@ -233,8 +236,9 @@ def test_a_program_builds_by_pkg_config_with_each_compiler_and_linker(compiler, 
 
 def test_pkg_config_says_the_version_whose_functions_these_are():
     for part in PARTS:
-        assert pkg_config("--modversion", f"doca-{part}") == ["3.3.0"]
-        assert pkg_config("--atleast-version=2.5.0108", f"doca-{part}") == []
+        module = f"doca-{part.replace('_', '-')}"
+        assert pkg_config("--modversion", module) == ["3.3.0"]
+        assert pkg_config("--atleast-version=2.5.0108", module) == []
 
 
 def test_a_program_that_was_linked_with_doca_2_runs_without_a_word(tmp_path):

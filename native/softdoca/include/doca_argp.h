@@ -7,7 +7,7 @@
  * A process has one command line, used by one thread at a time. Setters return no error: a call
  * with an invalid or registered parameter, or with NULL, changes nothing and is logged. Other
  * functions return INVALID_VALUE for such arguments. The callbacks of doca_argp_start() cannot
- * change parameters: such calls return BAD_STATE or INITIALIZATION.
+ * change parameters: such calls return BAD_STATE. So do all but doca_argp_init() before it.
  *
  * A parameter is written as -n VALUE, -nVALUE, --name VALUE or --name=VALUE. A boolean takes no
  * value; several can be combined as -abc. A long name may contain spaces, in one quoted argument,
@@ -84,7 +84,7 @@ DOCA_EXPERIMENTAL
 void doca_argp_param_set_type(struct doca_argp_param *param, enum doca_argp_type type);
 
 /* Registers a parameter. The library takes ownership of it, and frees it on failure. Errors:
- * INITIALIZATION if a required attribute is missing or doca_argp_init() was not called;
+ * INITIALIZATION if a required attribute is missing;
  * ALREADY_EXIST if one of its names is in use (the long forms of -h -v -l -j are reserved; the
  * short ones belong to a parameter that has them);
  * INVALID_VALUE for a name that cannot be typed or an unknown type. */
@@ -95,8 +95,7 @@ doca_error_t doca_argp_register_param(struct doca_argp_param *input_param);
  * mandatory parameters and calls the validation callback. --help and --version end the process with
  * status 0. An error is printed on stderr with the usage; after a syntax error no callback is
  * called. Errors: NOT_SUPPORTED for an unknown parameter and --json; INVALID_VALUE for an invalid value,
- * a repeated or a missing parameter; NO_MEMORY;
- * INITIALIZATION; otherwise the result of a callback. */
+ * a repeated or a missing parameter; NO_MEMORY; otherwise the result of a callback. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_argp_start(int argc, char **argv);
 
@@ -109,12 +108,11 @@ DOCA_EXPERIMENTAL
 void doca_argp_param_set_multiplicity(struct doca_argp_param *param);
 
 /* Sets the validation function: doca_argp_start() calls it last, with program_config, and returns
- * its result. A later call replaces the function. Errors: INITIALIZATION. */
+ * its result. A later call replaces the function. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_argp_register_validation_callback(doca_argp_validation_cb_t callback);
 
-/* Sets a function that --version calls with NULL and program_config, before the process ends.
- * Errors: INITIALIZATION. */
+/* Sets a function that --version calls with NULL and program_config, before the process ends. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_argp_register_version_callback(doca_argp_param_cb_t callback);
 

@@ -74,18 +74,18 @@ DOCA_EXPERIMENTAL
 doca_error_t doca_graph_node_create_from_graph(struct doca_graph *graph,
 		struct doca_graph *sub_graph, struct doca_graph_node **node);
 
-/* Lets `to` run after `from`. Errors: INVALID_VALUE for nodes of another graph; ALREADY_EXIST;
- * BAD_STATE if the graph is started; NO_MEMORY. */
+/* Lets `to` run after `from`. Errors: INVALID_VALUE for nodes of another graph; ALREADY_EXIST; NOT_PERMITTED for a
+ * circle; BAD_STATE if the graph is started; NO_MEMORY. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_graph_add_dependency(struct doca_graph *graph, struct doca_graph_node *from,
 		struct doca_graph_node *to);
 
 /* Starts the graph. Errors: BAD_STATE if it is started, has no nodes or no configuration, or if a
- * context or graph of a node is not of its engine; INVALID_VALUE if dependencies form a circle. */
+ * context or graph of a node is not of its engine. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_graph_start(struct doca_graph *graph);
 
-/* Stops the graph. Errors: BAD_STATE if it is not started; IN_USE if an instance is in flight. */
+/* Stops the graph. Errors: IN_USE if an instance is in flight. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_graph_stop(struct doca_graph *graph);
 
@@ -97,7 +97,7 @@ DOCA_EXPERIMENTAL
 doca_error_t doca_graph_instance_create(struct doca_graph *graph,
 		struct doca_graph_instance **graph_instance);
 
-/* Frees the instance, but not its tasks. Errors: BAD_STATE if it is in flight. */
+/* Frees the instance, but not its tasks. Errors: IN_USE if it is in flight. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_graph_instance_destroy(struct doca_graph_instance *graph_instance);
 
@@ -110,7 +110,7 @@ doca_error_t doca_graph_instance_get_user_data(const struct doca_graph_instance 
 		union doca_data *user_data);
 
 /* Set the data of a node: a task of its context, the argument of its function (initially NULL), an
- * instance of its graph. Errors: INVALID_VALUE for another kind of node, or a task or instance of
+ * instance of its graph. Errors: NOT_PERMITTED for another kind of node, or a task or instance of
  * another context or graph; BAD_STATE if the instance is in flight. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_graph_instance_set_ctx_node_data(struct doca_graph_instance *graph_instance,
@@ -125,7 +125,7 @@ doca_error_t doca_graph_instance_set_sub_graph_node_data(
 		struct doca_graph_instance *graph_instance, const struct doca_graph_node *node,
 		struct doca_graph_instance *sub_graph_instance);
 
-/* Starts the nodes without dependencies. Errors: BAD_STATE if the instance is in flight, the graph
+/* Starts the nodes without dependencies. Errors: IN_USE if the instance is in flight; BAD_STATE if the graph
  * is not started, or a node lacks its task or instance. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_graph_instance_submit(struct doca_graph_instance *graph_instance);

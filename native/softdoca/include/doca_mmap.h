@@ -142,7 +142,8 @@ doca_error_t doca_mmap_get_max_num_devices(const struct doca_mmap *mmap, uint32_
 DOCA_STABLE
 doca_error_t doca_mmap_set_max_num_devices(struct doca_mmap *mmap, uint32_t max_num_devices);
 
-/* Exports like doca_mmap_export_pci(), but for RDMA peers and with the RDMA permissions. */
+/* Exports like doca_mmap_export_pci(), but for RDMA peers and with the RDMA permissions. A map from an export for
+ * PCI, too: the peers then have the rights of that export. */
 DOCA_STABLE
 doca_error_t doca_mmap_export_rdma(struct doca_mmap *mmap, const struct doca_dev *dev,
 		const void **export_desc, size_t *export_desc_len);
@@ -157,8 +158,8 @@ DOCA_STABLE
 doca_error_t doca_mmap_cap_is_create_from_export_pci_supported(const struct doca_devinfo *devinfo,
 		uint8_t *from_export);
 
-/* Allows any thread to call any function of the map except destroy. Errors: BAD_STATE if it is
- * started. */
+/* Allows any thread to call any function of the map except destroy. Errors: NOT_PERMITTED if it
+ * is started. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_mmap_enable_thread_safety(struct doca_mmap *mmap);
 

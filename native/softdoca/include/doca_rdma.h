@@ -120,7 +120,7 @@ DOCA_EXPERIMENTAL
 doca_error_t doca_rdma_create(struct doca_dev *dev, struct doca_rdma **rdma);
 
 /* Destroys the context. The context's own callback for the state IDLE may call it. Errors:
- * IN_USE unless it is IDLE. */
+ * BAD_STATE unless it is IDLE. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_rdma_destroy(struct doca_rdma *rdma);
 
@@ -288,7 +288,7 @@ doca_error_t doca_rdma_export(struct doca_rdma *rdma, const void **local_rdma_co
 
 /* Connects a connection to the one that the bytes are of. The peer may connect later: tasks
  * wait for it for some seconds. Errors: BAD_STATE unless the context runs and the connection
- * is new; INVALID_VALUE for bytes that are not of doca_rdma_export(); NOT_CONNECTED if there
+ * is new; CONNECTION_ABORTED for bytes that are not of doca_rdma_export(), and if there
  * is no such peer on this machine. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_rdma_connect(struct doca_rdma *rdma, const void *remote_rdma_conn_details,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Comm Channel of DOCA 1.3 to 2.2 over Comch: both ends in this process, each misuse with its
+/* Comm Channel of DOCA 1.3 to 2.5 over Comch: both ends in this process, each misuse with its
  * documented error. */
 #define CHECK_DETAIL() ""
 #include "check.h"
@@ -11,6 +11,15 @@
 
 #include <doca_comm_channel.h>
 #include <doca_dev.h>
+
+#if SOFTDOCA_DOCA >= 205 /* the names of today */
+#define doca_get_error_name	     doca_error_get_name
+#define doca_devinfo_list_create     doca_devinfo_create_list
+#define doca_devinfo_list_destroy    doca_devinfo_destroy_list
+#define doca_devinfo_rep_list_create doca_devinfo_rep_create_list
+#define doca_devinfo_rep_list_destroy doca_devinfo_rep_destroy_list
+#define DOCA_DEV_REP_FILTER_NET	     DOCA_DEVINFO_REP_FILTER_NET
+#endif
 
 #define GETS(call, want) gets(__FILE__, __LINE__, #call, call, want)
 #define OK(call)	 GETS(call, DOCA_SUCCESS)

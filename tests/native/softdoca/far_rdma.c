@@ -390,7 +390,7 @@ static void on_any_request(struct doca_rdma_connection *c, union doca_data data)
 	stalls += now_s() - begun > STALL_S;
 	if (!error)
 		return;
-	CHECK(error == DOCA_ERROR_NOT_CONNECTED || error == DOCA_ERROR_INVALID_VALUE);
+	CHECK(error == DOCA_ERROR_NOT_CONNECTED || error == DOCA_ERROR_CONNECTION_ABORTED);
 	OK(doca_rdma_connection_reject(c));
 }
 
@@ -589,8 +589,8 @@ static void of_another_kind(void)
 
 	side_make(&soft, LENT, 1);
 	side_offers(&soft, &software);
-	REFUSED(doca_rdma_connect(s.rdma, software.blob, software.blob_len, s.connection), NOT_CONNECTED);
-	REFUSED(doca_rdma_connect(soft.rdma, mine.blob, mine.blob_len, soft.connection), NOT_CONNECTED);
+	REFUSED(doca_rdma_connect(s.rdma, software.blob, software.blob_len, s.connection), CONNECTION_ABORTED);
+	REFUSED(doca_rdma_connect(soft.rdma, mine.blob, mine.blob_len, soft.connection), CONNECTION_ABORTED);
 	REFUSED(doca_mmap_create_from_export(NULL, software.desc, software.desc_len, s.dev, &map),
 		INVALID_VALUE);
 	REFUSED(doca_mmap_create_from_export(NULL, mine.desc, mine.desc_len, soft.dev, &map), INVALID_VALUE);

@@ -433,10 +433,10 @@ static doca_error_t misuse(void *to)
 	CHECK_EQ(doca_argp_init("again", NULL), DOCA_ERROR_BAD_STATE);
 	CHECK_EQ(START("-f"), DOCA_ERROR_BAD_STATE);
 	CHECK_EQ(doca_argp_destroy(), DOCA_ERROR_BAD_STATE);
-	CHECK_EQ(doca_argp_register_validation_callback(misuse), DOCA_ERROR_INITIALIZATION);
-	CHECK_EQ(doca_argp_register_version_callback(own_version), DOCA_ERROR_INITIALIZATION);
+	CHECK_EQ(doca_argp_register_validation_callback(misuse), DOCA_ERROR_BAD_STATE);
+	CHECK_EQ(doca_argp_register_version_callback(own_version), DOCA_ERROR_BAD_STATE);
 	CHECK_EQ(doca_argp_register_param(make("z", NULL, DOCA_ARGP_TYPE_INT, on_number)),
-		 DOCA_ERROR_INITIALIZATION);
+		 DOCA_ERROR_BAD_STATE);
 	return DOCA_SUCCESS;
 }
 
@@ -451,12 +451,12 @@ TEST(calls_inside_a_callback_change_nothing)
 TEST(calls_out_of_order_give_errors)
 {
 	char *no_end[] = {"prog", "-f", NULL, "-f"};
-	CHECK_EQ(doca_argp_destroy(), DOCA_ERROR_INITIALIZATION);
-	CHECK_EQ(START("-f"), DOCA_ERROR_INITIALIZATION);
+	CHECK_EQ(doca_argp_destroy(), DOCA_ERROR_BAD_STATE);
+	CHECK_EQ(START("-f"), DOCA_ERROR_BAD_STATE);
 	CHECK_EQ(doca_argp_register_param(make("a", "b", DOCA_ARGP_TYPE_INT, on_number)),
-		 DOCA_ERROR_INITIALIZATION);
-	CHECK_EQ(doca_argp_register_validation_callback(valid_if_even), DOCA_ERROR_INITIALIZATION);
-	CHECK_EQ(doca_argp_register_version_callback(own_version), DOCA_ERROR_INITIALIZATION);
+		 DOCA_ERROR_BAD_STATE);
+	CHECK_EQ(doca_argp_register_validation_callback(valid_if_even), DOCA_ERROR_BAD_STATE);
+	CHECK_EQ(doca_argp_register_version_callback(own_version), DOCA_ERROR_BAD_STATE);
 	CHECK_EQ(doca_argp_init("", NULL), DOCA_ERROR_INVALID_VALUE);
 	set_up();
 	CHECK_EQ(doca_argp_init("again", NULL), DOCA_ERROR_BAD_STATE);
@@ -468,7 +468,7 @@ TEST(calls_out_of_order_give_errors)
 	CHECK_EQ(doca_argp_register_validation_callback(NULL), DOCA_ERROR_INVALID_VALUE);
 	CHECK_EQ(doca_argp_register_version_callback(NULL), DOCA_ERROR_INVALID_VALUE);
 	CHECK_EQ(doca_argp_destroy(), DOCA_SUCCESS);
-	CHECK_EQ(doca_argp_destroy(), DOCA_ERROR_INITIALIZATION);
+	CHECK_EQ(doca_argp_destroy(), DOCA_ERROR_BAD_STATE);
 	set_up();
 	CHECK_EQ(START("-f"), DOCA_SUCCESS);
 }

@@ -316,7 +316,7 @@ TEST(a_graph_is_a_node_of_another)
 	for (unsigned turn = 1; turn <= 3; turn++) {
 		turns.n = 0;
 		OK(doca_graph_instance_submit(outer));
-		REFUSED(doca_graph_instance_submit(inner), BAD_STATE);
+		REFUSED(doca_graph_instance_submit(inner), IN_USE);
 		REFUSED(doca_graph_stop(sub), IN_USE);
 		run_graphs(pe, &e, turn);
 		CHECK(e.done == turn && !of_sub.done && !of_sub.failed);
@@ -463,12 +463,13 @@ TEST(each_misuse_is_refused)
 	REFUSED(doca_graph_start(other), BAD_STATE); /* not configured */
 	g = a_graph(r.pe, &e, 1);
 	REFUSED(doca_graph_start(g), BAD_STATE); /* no nodes */
-	REFUSED(doca_graph_stop(g), BAD_STATE);
+	OK(doca_graph_stop(g));
 	REFUSED(doca_graph_set_conf(g, on_graph_done, NULL, 1), INVALID_VALUE);
 	REFUSED(doca_graph_set_conf(g, on_graph_done, on_graph_error, 0), INVALID_VALUE);
 	REFUSED(doca_graph_node_create_from_user(g, NULL, &n[0]), INVALID_VALUE);
 	REFUSED(doca_graph_node_create_from_ctx(g, NULL, &n[0]), INVALID_VALUE);
 	REFUSED(doca_graph_node_create_from_graph(g, NULL, &n[0]), INVALID_VALUE);
+	REFUSED(doca_graph_node_create_from_graph(g, other, &n[0]), BAD_STATE);
 	for (int k = 0; k < 3; k++)
 		n[k] = user_node(g, refuse_it);
 	of_ctx = ctx_node(g, r.ctx);
@@ -488,18 +489,18 @@ TEST(each_misuse_is_refused)
 	struct doca_buf *src = source(&r, 0, 64), *dst = target(&r, 0, 64);
 	t = a_task(&r, src, dst, 0);
 	REFUSED(doca_graph_instance_set_ctx_node_data(i, of_ctx, NULL), INVALID_VALUE);
-	REFUSED(doca_graph_instance_set_ctx_node_data(i, n[0], t), INVALID_VALUE);
-	REFUSED(doca_graph_instance_set_user_node_data(i, of_ctx, NULL), INVALID_VALUE);
-	REFUSED(doca_graph_instance_set_user_node_data(i, strange, NULL), INVALID_VALUE);
-	REFUSED(doca_graph_instance_set_sub_graph_node_data(i, of_ctx, i), INVALID_VALUE);
+	REFUSED(doca_graph_instance_set_ctx_node_data(i, n[0], t), NOT_PERMITTED);
+	REFUSED(doca_graph_instance_set_user_node_data(i, of_ctx, NULL), NOT_PERMITTED);
+	REFUSED(doca_graph_instance_set_user_node_data(i, strange, NULL), NOT_PERMITTED);
+	REFUSED(doca_graph_instance_set_sub_graph_node_data(i, of_ctx, i), NOT_PERMITTED);
 	OK(doca_graph_instance_set_ctx_node_data(i, of_ctx, t));
 	OK(doca_graph_instance_set_user_data(i, data));
 	OK(doca_graph_instance_get_user_data(i, &data));
 	CHECK_EQ(data.u64, 3);
 	REFUSED(doca_graph_instance_get_user_data(i, NULL), INVALID_VALUE);
 	OK(doca_graph_instance_submit(i));
-	REFUSED(doca_graph_instance_submit(i), BAD_STATE);
-	REFUSED(doca_graph_instance_destroy(i), BAD_STATE);
+	REFUSED(doca_graph_instance_submit(i), IN_USE);
+	REFUSED(doca_graph_instance_destroy(i), IN_USE);
 	REFUSED(doca_graph_instance_set_ctx_node_data(i, of_ctx, t), BAD_STATE);
 	REFUSED(doca_graph_stop(g), IN_USE);
 	REFUSED(doca_task_submit(t), BAD_STATE);
@@ -512,8 +513,10 @@ TEST(each_misuse_is_refused)
 	OK(doca_graph_instance_destroy(i));
 	REFUSED(doca_graph_instance_submit(i), INVALID_VALUE);
 	OK(doca_graph_add_dependency(g, n[1], n[2]));
-	OK(doca_graph_add_dependency(g, n[2], n[0]));
-	REFUSED(doca_graph_start(g), INVALID_VALUE); /* a circle */
+	REFUSED(doca_graph_add_dependency(g, n[2], n[0]), NOT_PERMITTED); /* a circle */
+	REFUSED(doca_graph_add_dependency(g, n[2], n[2]), NOT_PERMITTED);
+	OK(doca_graph_start(g)); /* as before */
+	OK(doca_graph_stop(g));
 	OK(doca_graph_destroy(g));
 	REFUSED(doca_graph_destroy(g), INVALID_VALUE);
 	OK(doca_graph_destroy(other));

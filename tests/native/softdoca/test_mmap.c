@@ -132,7 +132,7 @@ TEST(a_started_map_does_not_change)
 	REFUSED(doca_mmap_set_permissions(m, 0), BAD_STATE);
 	REFUSED(doca_mmap_set_free_cb(m, free_nothing, NULL), BAD_STATE);
 	REFUSED(doca_mmap_set_user_data(m, data), BAD_STATE);
-	REFUSED(doca_mmap_enable_thread_safety(m), BAD_STATE);
+	REFUSED(doca_mmap_enable_thread_safety(m), NOT_PERMITTED);
 	REFUSED(doca_mmap_add_dev(m, d), NOT_PERMITTED);
 	REFUSED(doca_mmap_rm_dev(m, d), NOT_PERMITTED);
 	REFUSED(doca_mmap_set_max_num_devices(m, 2), NOT_PERMITTED);

@@ -297,11 +297,11 @@ TEST(bytes_of_another_kind_are_no_connection)
 	side_make(&a, LENT, 1);
 	side_offers(&a, &of_a);
 	of_b = of_a;
-	REFUSED(doca_rdma_connect(a.rdma, of_a.blob, of_a.blob_len - 1, a.connection), INVALID_VALUE);
-	REFUSED(doca_rdma_connect(a.rdma, of_a.desc, of_a.desc_len, a.connection), INVALID_VALUE);
+	REFUSED(doca_rdma_connect(a.rdma, of_a.blob, of_a.blob_len - 1, a.connection), CONNECTION_ABORTED);
+	REFUSED(doca_rdma_connect(a.rdma, of_a.desc, of_a.desc_len, a.connection), CONNECTION_ABORTED);
 	for (size_t i = 0; i < of_a.blob_len; i++) {
 		of_b.blob[i] ^= 1;
-		REFUSED(doca_rdma_connect(a.rdma, of_b.blob, of_b.blob_len, a.connection), INVALID_VALUE);
+		REFUSED(doca_rdma_connect(a.rdma, of_b.blob, of_b.blob_len, a.connection), CONNECTION_ABORTED);
 		of_b.blob[i] ^= 1;
 	}
 	side_close(&a);
@@ -423,7 +423,7 @@ TEST(what_is_set_too_late_or_out_of_range_is_refused)
 	REFUSED(doca_rdma_set_send_queue_size(a.rdma, 1), BAD_STATE);
 	REFUSED(doca_rdma_task_send_set_conf(a.rdma, on_send, on_send_error, 1), BAD_STATE);
 	REFUSED(doca_rdma_set_connection_state_callbacks(a.rdma, NULL, NULL, NULL, NULL), BAD_STATE);
-	REFUSED(doca_rdma_destroy(a.rdma), IN_USE);
+	REFUSED(doca_rdma_destroy(a.rdma), BAD_STATE);
 	side_close(&a);
 }
 

@@ -162,7 +162,7 @@ TEST(a_peer_that_ended_cannot_be_connected)
 	hear(o.fd, &theirs, sizeof theirs);
 	CHECK_EQ(waitpid(o.pid, &status, 0), o.pid);
 	close(o.fd);
-	REFUSED(doca_rdma_connect(s.rdma, theirs.blob, theirs.blob_len, s.connection), NOT_CONNECTED);
+	REFUSED(doca_rdma_connect(s.rdma, theirs.blob, theirs.blob_len, s.connection), CONNECTION_ABORTED);
 	side_close(&s);
 }
 

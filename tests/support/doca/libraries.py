@@ -9,7 +9,18 @@ import pytest
 from dgkit.cli.softdoca_command import _home
 
 HOME = _home()
-PARTS = ["common", "dma", "argp", "comch", "rdma", "verbs", "gpunetio", "eth", "flow"]
+PARTS = [
+    "common",
+    "dma",
+    "argp",
+    "comch",
+    "comm_channel",
+    "rdma",
+    "verbs",
+    "gpunetio",
+    "eth",
+    "flow",
+]
 NODES = ["DOCA_2", "EXPERIMENTAL", "INTERNAL"]
 
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* State from doca_argp_init to doca_argp_destroy. The errors of calls in the wrong state are
- * guesses. */
+/* State from doca_argp_init to doca_argp_destroy. "ARGP" is DOCA's published reference 3.0. */
 #include "argp.h"
 
 #include <stdlib.h>
@@ -8,7 +7,7 @@
 
 struct argp argp;
 
-/* DOCA API reference, ARGP: INVALID_VALUE, BAD_STATE for a second call. Without a
+/* ARGP: INVALID_VALUE, BAD_STATE for a second call. Without a
  * configuration, callbacks get NULL. Without a name, as in programs of DOCA 3, doca_argp_start()
  * takes that of the program's file. */
 doca_error_t doca_argp_init(const char *program_name, void *program_config)
@@ -31,7 +30,7 @@ doca_error_t doca_argp_destroy(void)
 	if (argp.running)
 		return REFUSE(DOCA_ERROR_BAD_STATE, "called inside a callback of doca_argp_start");
 	if (!argp.ready)
-		return REFUSE(DOCA_ERROR_INITIALIZATION, "doca_argp_init was not called");
+		return REFUSE(DOCA_ERROR_BAD_STATE, "doca_argp_init was not called");
 	argp_params_free(argp.params);
 	argp_params_free(argp.loose);
 	free(argp.program);
@@ -39,14 +38,14 @@ doca_error_t doca_argp_destroy(void)
 	return DOCA_SUCCESS;
 }
 
-/* DOCA API reference, ARGP: INVALID_VALUE. That the last one is used: guess. */
+/* ARGP: INVALID_VALUE, BAD_STATE. That the last one is used: guess. */
 #define REGISTER(name, type, member)                                                           \
 	doca_error_t doca_argp_register_##name##_callback(type callback)                       \
 	{                                                                                      \
 		if (!callback)                                                                 \
 			return REFUSE(DOCA_ERROR_INVALID_VALUE, "callback is NULL");           \
 		if (!argp.ready || argp.running)                                               \
-			return REFUSE(DOCA_ERROR_INITIALIZATION,                               \
+			return REFUSE(DOCA_ERROR_BAD_STATE,                                    \
 				      "called before doca_argp_init or inside doca_argp_start"); \
 		argp.member = callback;                                                        \
 		return DOCA_SUCCESS;                                                           \

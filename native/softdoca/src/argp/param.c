@@ -141,15 +141,15 @@ static doca_error_t check_name(const char *name, bool is_long)
 	return DOCA_SUCCESS;
 }
 
-/* DOCA API reference, ARGP: INITIALIZATION if the description, the callback, the type or both names
+/* DOCA API reference, ARGP: BAD_STATE without doca_argp_init(); INITIALIZATION if the description, the callback, the type or both names
  * are missing. ALREADY_EXIST for a name in use, including argp's own long names: guess. A short name of
  * argp's is taken from it: annali07/doca_dma_2024 has a -l of its own. */
 static doca_error_t check(const struct doca_argp_param *p)
 {
 	const struct flag *f = &p->flag;
 	if (!argp.ready || argp.running)
-		return REFUSE(DOCA_ERROR_INITIALIZATION, "called before doca_argp_init or inside "
-							 "doca_argp_start");
+		return REFUSE(DOCA_ERROR_BAD_STATE, "called before doca_argp_init or inside "
+						    "doca_argp_start");
 	if (p->unset)
 		return REFUSE(DOCA_ERROR_NO_MEMORY, "no memory for a text of the parameter");
 	if (!f->short_name && !f->long_name)

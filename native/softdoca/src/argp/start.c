@@ -251,7 +251,7 @@ doca_error_t doca_argp_start(int argc, char **argv)
 {
 	struct line l = {.argc = argc, .next = 1, .argv = argv};
 	if (!argp.ready)
-		return REFUSE(DOCA_ERROR_INITIALIZATION, "doca_argp_init was not called");
+		return REFUSE(DOCA_ERROR_BAD_STATE, "doca_argp_init was not called");
 	if (argp.running)
 		return REFUSE(DOCA_ERROR_BAD_STATE, "called inside a callback of doca_argp_start");
 	if (argc < 1 || !argv)

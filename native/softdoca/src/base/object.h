@@ -118,8 +118,8 @@ enum object_kind {
 	OBJECT_WORKQ, /* of the API of DOCA 1.3 to 2.2, like the next four */
 	OBJECT_WORKQ_MMAP,
 	OBJECT_WORKQ_DMA,
-	OBJECT_WORKQ_ENDPOINT,
-	OBJECT_WORKQ_PEER,
+	OBJECT_COMM_CHANNEL_ENDPOINT,
+	OBJECT_COMM_CHANNEL_PEER,
 	OBJECT_BUF_IDLE, /* a buffer that is not in use */
 	OBJECT_LIST, /* header of an array of handles given to the program */
 };

@@ -20,7 +20,7 @@ static doca_error_t check_devinfo(const struct doca_devinfo *devinfo, const char
 		return DOCA_SUCCESS;
 	/* INFO, because programs query each device of a list. */
 	softdoca_log(DOCA_LOG_LEVEL_INFO, func, "%s has no DMA", devinfo->f.pci);
-	return DOCA_ERROR_NOT_SUPPORTED; /* guess: programs check for SUCCESS only */
+	return DOCA_ERROR_NOT_SUPPORTED; /* DMA reference */
 }
 
 doca_error_t doca_dma_cap_task_memcpy_is_supported(const struct doca_devinfo *devinfo)

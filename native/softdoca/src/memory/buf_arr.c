@@ -75,7 +75,7 @@ doca_error_t doca_buf_arr_set_params(struct doca_buf_arr *buf_arr, struct doca_m
 	next.elem_size = elem_size;
 	next.start_offset = start_offset;
 	next.mmap = mmap;
-	if (!fits(&next, mmap)) /* guess */
+	if (!fits(&next, mmap)) /* DOCA Buf Array: invalid input */
 		return refuse_range(&next, mmap);
 	*buf_arr = next;
 	return DOCA_SUCCESS;

@@ -55,7 +55,7 @@ static bool grow(struct doca_buf_inventory *inv, size_t n)
 doca_error_t doca_buf_inventory_create(size_t num_elements, struct doca_buf_inventory **inventory)
 {
 	CHECK_OUT(inventory);
-	if (!num_elements) /* guess */
+	if (!num_elements) /* DOCA Buf Inventory: invalid input */
 		return REFUSE(DOCA_ERROR_INVALID_VALUE, "an inventory needs at least 1 buffer");
 	struct doca_buf_inventory *inv = softdoca_object_new(OBJECT_INVENTORY, sizeof *inv);
 	if (inv && grow(inv, num_elements)) {
@@ -72,7 +72,7 @@ doca_error_t doca_buf_inventory_create(size_t num_elements, struct doca_buf_inve
 doca_error_t doca_buf_inventory_expand(struct doca_buf_inventory *inventory, uint32_t num_elements)
 {
 	CHECK_INVENTORY(inventory);
-	if (!num_elements) /* guess */
+	if (!num_elements) /* DOCA Buf Inventory: invalid input */
 		return REFUSE(DOCA_ERROR_INVALID_VALUE, "the number of buffers to add is 0");
 	inventory_lock(inventory);
 	const bool grown = grow(inventory, num_elements);

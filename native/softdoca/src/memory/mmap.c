@@ -333,7 +333,7 @@ static doca_error_t set_max(struct doca_mmap *m, uint32_t n)
 doca_error_t doca_mmap_set_max_num_devices(struct doca_mmap *mmap, uint32_t max_num_devices)
 {
 	CHECK_MMAP(mmap);
-	if (!max_num_devices) /* guess */
+	if (!max_num_devices) /* DOCA Mmap: invalid input */
 		return REFUSE(DOCA_ERROR_INVALID_VALUE, "a map of no devices");
 	mmap_lock(mmap);
 	doca_error_t e = set_max(mmap, max_num_devices);
@@ -344,7 +344,7 @@ doca_error_t doca_mmap_set_max_num_devices(struct doca_mmap *mmap, uint32_t max_
 doca_error_t doca_mmap_enable_thread_safety(struct doca_mmap *mmap)
 {
 	CHECK_MMAP(mmap);
-	doca_error_t e = may_change(mmap, DOCA_ERROR_BAD_STATE, __func__); /* guess */
+	doca_error_t e = may_change(mmap, DOCA_ERROR_NOT_PERMITTED, __func__); /* DOCA Mmap */
 	if (!e)
 		mmap->thread_safe = true;
 	return e;

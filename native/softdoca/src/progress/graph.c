@@ -10,8 +10,7 @@
  *
  * After a failure no node begins, and the instance ends with those that have begun.
  *
- * Sources: the functions and their parameters are those of NVIDIA's published reference and of its
- * sample; all error codes are guesses.
+ * Source: NVIDIA's published reference of DOCA Graph 3.0, for errors too; "guess" marks those that it does not list.
  */
 #include <stdlib.h>
 
@@ -161,8 +160,8 @@ static doca_error_t may_launch(const struct doca_graph_instance *i, const char *
 	if (!is_started(g))
 		return REFUSE_FOR(func, DOCA_ERROR_BAD_STATE, "the graph is not started");
 	if (i->in_flight)
-		return REFUSE_FOR(func, DOCA_ERROR_BAD_STATE, "the instance is in flight");
-	if (pe_forked(g->pe))
+		return REFUSE_FOR(func, DOCA_ERROR_IN_USE, "the instance is in flight");
+	if (pe_forked(g->pe)) /* guess, as is the node without data */
 		return REFUSE_FOR(func, DOCA_ERROR_BAD_STATE, FORKED);
 	for (uint32_t k = 0; k < g->n_nodes; k++)
 		if (g->nodes[k]->kind != NODE_USER && !i->runs[k].data)
@@ -288,7 +287,7 @@ static void free_graph(void *object)
 doca_error_t doca_graph_destroy(struct doca_graph *graph)
 {
 	CHECK_GRAPH(graph);
-	if (graph->n_instances)
+	if (graph->n_instances) /* guess */
 		return REFUSE(DOCA_ERROR_IN_USE, "the graph has %u instances", graph->n_instances);
 	return softdoca_ctx_destroy(&graph->ctx, DOCA_ERROR_BAD_STATE, free_graph, graph);
 }
@@ -334,7 +333,7 @@ static doca_error_t add_node(struct doca_graph *g, struct doca_graph_node from, 
 			     struct doca_graph_node **out)
 {
 	TRY(refuse_if_started(g, func));
-	/* Its runs would be missing. */
+	/* Its runs would be missing. The reference does not stop a graph that has some, so the error is a guess. */
 	if (g->n_instances)
 		return REFUSE_FOR(func, DOCA_ERROR_IN_USE, "the graph has instances");
 	struct doca_graph_node *n = softdoca_object_new(OBJECT_GRAPH_NODE, sizeof *n);
@@ -380,43 +379,11 @@ doca_error_t doca_graph_node_create_from_graph(struct doca_graph *graph,
 	CHECK_GRAPH(graph);
 	CHECK_GRAPH(sub_graph);
 	CHECK_OUT(node);
+	if (!is_started(sub_graph))
+		return REFUSE(DOCA_ERROR_BAD_STATE, "the graph of the node is not started");
 	const struct doca_graph_node n = {.kind = NODE_GRAPH, .sub = sub_graph};
 	RETURN_INSIDE(graph->pe, add_node(graph, n, __func__, node));
 }
-
-static doca_error_t depend(struct doca_graph *g, struct doca_graph_node *from,
-			   struct doca_graph_node *to)
-{
-	const char *func = "doca_graph_add_dependency";
-	doca_error_t error = refuse_if_started(g, func);
-	for (uint32_t k = 0; k < from->n_after && !error; k++)
-		if (from->after[k] == to)
-			error = REFUSE_FOR(func, DOCA_ERROR_ALREADY_EXIST, "the dependency exists");
-	if (!error && !grown(&from->after, from->n_after))
-		error = REFUSE_FOR(func, DOCA_ERROR_NO_MEMORY, "no memory for a dependency");
-	if (error)
-		return error;
-	from->after[from->n_after++] = to;
-	to->n_before++;
-	return DOCA_SUCCESS;
-}
-
-static bool is_node_of(const struct doca_graph_node *node, const struct doca_graph *g)
-{
-	return object_is(node, OBJECT_GRAPH_NODE) && node->graph == g;
-}
-
-doca_error_t doca_graph_add_dependency(struct doca_graph *graph, struct doca_graph_node *from,
-				       struct doca_graph_node *to)
-{
-	CHECK_GRAPH(graph);
-	if (!is_node_of(from, graph) || !is_node_of(to, graph))
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p or %p is not a node of the graph",
-			      (void *)from, (void *)to);
-	RETURN_INSIDE(graph->pe, depend(graph, from, to));
-}
-
-/* ---- start and stop ---- */
 
 /* Returns whether all nodes can end: Kahn's algorithm. `order` has room for all nodes, `left` for a
  * count of each. */
@@ -445,8 +412,47 @@ static doca_error_t check_order(const struct doca_graph *g, const char *func)
 	bool ok = is_acyclic(g, space, space + g->n_nodes);
 	free(space);
 	return ok ? DOCA_SUCCESS
-		  : REFUSE_FOR(func, DOCA_ERROR_INVALID_VALUE, "the dependencies form a circle");
+		  : REFUSE_FOR(func, DOCA_ERROR_NOT_PERMITTED, "the dependencies form a circle");
 }
+
+static doca_error_t depend(struct doca_graph *g, struct doca_graph_node *from,
+			   struct doca_graph_node *to)
+{
+	const char *func = "doca_graph_add_dependency";
+	doca_error_t error = refuse_if_started(g, func);
+	for (uint32_t k = 0; k < from->n_after && !error; k++)
+		if (from->after[k] == to) /* guess */
+			error = REFUSE_FOR(func, DOCA_ERROR_ALREADY_EXIST, "the dependency exists");
+	if (!error && !grown(&from->after, from->n_after))
+		error = REFUSE_FOR(func, DOCA_ERROR_NO_MEMORY, "no memory for a dependency");
+	if (error)
+		return error;
+	from->after[from->n_after++] = to;
+	to->n_before++;
+	error = check_order(g, func);
+	if (error) {
+		from->n_after--;
+		to->n_before--;
+	}
+	return error;
+}
+
+static bool is_node_of(const struct doca_graph_node *node, const struct doca_graph *g)
+{
+	return object_is(node, OBJECT_GRAPH_NODE) && node->graph == g;
+}
+
+doca_error_t doca_graph_add_dependency(struct doca_graph *graph, struct doca_graph_node *from,
+				       struct doca_graph_node *to)
+{
+	CHECK_GRAPH(graph);
+	if (!is_node_of(from, graph) || !is_node_of(to, graph))
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p or %p is not a node of the graph",
+			      (void *)from, (void *)to);
+	RETURN_INSIDE(graph->pe, depend(graph, from, to));
+}
+
+/* ---- start and stop ---- */
 
 static bool is_of_engine(const struct doca_graph_node *n, const struct doca_pe *pe)
 {
@@ -463,10 +469,8 @@ static doca_error_t start(struct doca_graph *g)
 		error = REFUSE_FOR(func, DOCA_ERROR_BAD_STATE, "no nodes, or no configuration");
 	for (uint32_t k = 0; k < g->n_nodes && !error; k++)
 		if (!is_of_engine(g->nodes[k], g->pe))
-			error = REFUSE_FOR(func, DOCA_ERROR_BAD_STATE,
+			error = REFUSE_FOR(func, DOCA_ERROR_BAD_STATE, /* guess */
 				       "a node's context or graph is not of the graph's engine");
-	if (!error)
-		error = check_order(g, func);
 	if (!error)
 		g->ctx.state = DOCA_CTX_STATE_RUNNING;
 	return error;
@@ -480,11 +484,9 @@ doca_error_t doca_graph_start(struct doca_graph *graph)
 
 static doca_error_t stop(struct doca_graph *g)
 {
-	const char *func = "doca_graph_stop";
-	if (!is_started(g))
-		return REFUSE_FOR(func, DOCA_ERROR_BAD_STATE, "the graph is not started");
-	if (g->in_flight)
-		return REFUSE_FOR(func, DOCA_ERROR_IN_USE, "an instance is in flight");
+	/* The reference: IN_USE for instances that are not destroyed. NVIDIA's sample stops before it destroys. */
+	if (is_started(g) && g->in_flight)
+		return REFUSE_FOR("doca_graph_stop", DOCA_ERROR_IN_USE, "an instance is in flight");
 	g->ctx.state = DOCA_CTX_STATE_IDLE;
 	return DOCA_SUCCESS;
 }
@@ -525,15 +527,11 @@ doca_error_t doca_graph_instance_create(struct doca_graph *graph,
 	RETURN_INSIDE(graph->pe, create_instance(graph, graph_instance));
 }
 
-static doca_error_t refuse_in_flight(const struct doca_graph_instance *i, const char *func)
-{
-	return i->in_flight ? REFUSE_FOR(func, DOCA_ERROR_BAD_STATE, "the instance is in flight")
-			    : DOCA_SUCCESS;
-}
-
 static doca_error_t destroy_instance(struct doca_graph_instance *i)
 {
-	TRY(refuse_in_flight(i, "doca_graph_instance_destroy"));
+	if (i->in_flight)
+		return REFUSE_FOR("doca_graph_instance_destroy", DOCA_ERROR_IN_USE,
+				  "the instance is in flight");
 	i->graph->n_instances--;
 	softdoca_object_free(i);
 	return DOCA_SUCCESS;
@@ -554,16 +552,21 @@ GETTER(doca_graph_instance_get_user_data, CHECK_INSTANCE, const struct doca_grap
 static doca_error_t set_data(struct doca_graph_instance *i, const struct doca_graph_node *node,
 			     void *data, const char *func)
 {
-	doca_error_t error = refuse_in_flight(i, func);
-	if (!error)
-		i->runs[node->index].data = data;
-	return error;
+	if (i->in_flight)
+		return REFUSE_FOR(func, DOCA_ERROR_BAD_STATE, "the instance is in flight");
+	i->runs[node->index].data = data;
+	return DOCA_SUCCESS;
 }
 
-static bool is_kind(const struct doca_graph_node *node, const struct doca_graph_instance *i,
-		    enum node_kind kind)
+static doca_error_t check_node(const struct doca_graph_node *node, const struct doca_graph_instance *i,
+			       enum node_kind kind, const char *func)
 {
-	return is_node_of(node, i->graph) && node->kind == kind;
+	if (!object_is(node, OBJECT_GRAPH_NODE))
+		return REFUSE_FOR(func, DOCA_ERROR_INVALID_VALUE, "%p is not a node", (const void *)node);
+	if (!is_node_of(node, i->graph) || node->kind != kind)
+		return REFUSE_FOR(func, DOCA_ERROR_NOT_PERMITTED,
+				  "%p is not such a node of the instance's graph", (const void *)node);
+	return DOCA_SUCCESS;
 }
 
 doca_error_t doca_graph_instance_set_ctx_node_data(struct doca_graph_instance *graph_instance,
@@ -571,10 +574,10 @@ doca_error_t doca_graph_instance_set_ctx_node_data(struct doca_graph_instance *g
 						   struct doca_task *task)
 {
 	CHECK_INSTANCE(graph_instance);
-	if (!is_kind(node, graph_instance, NODE_CTX) || !object_is(task, OBJECT_TASK) ||
-	    task->ctx != node->ctx)
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "not a node of a context, or %p not its task",
-			      (void *)task);
+	TRY(check_node(node, graph_instance, NODE_CTX, __func__));
+	CHECK_OBJECT(task, OBJECT_TASK, "a task");
+	if (task->ctx != node->ctx)
+		return REFUSE(DOCA_ERROR_NOT_PERMITTED, "%p is a task of another context", (void *)task);
 	RETURN_INSIDE(graph_instance->graph->pe, set_data(graph_instance, node, task, __func__));
 }
 
@@ -583,9 +586,7 @@ doca_error_t doca_graph_instance_set_user_node_data(struct doca_graph_instance *
 						    void *cookie)
 {
 	CHECK_INSTANCE(graph_instance);
-	if (!is_kind(node, graph_instance, NODE_USER))
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is not a user node of the graph",
-			      (const void *)node);
+	TRY(check_node(node, graph_instance, NODE_USER, __func__));
 	RETURN_INSIDE(graph_instance->graph->pe, set_data(graph_instance, node, cookie, __func__));
 }
 
@@ -595,8 +596,9 @@ doca_error_t doca_graph_instance_set_sub_graph_node_data(
 {
 	CHECK_INSTANCE(graph_instance);
 	CHECK_INSTANCE(sub_graph_instance);
-	if (!is_kind(node, graph_instance, NODE_GRAPH) || sub_graph_instance->graph != node->sub)
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "not a node of the instance's graph");
+	TRY(check_node(node, graph_instance, NODE_GRAPH, __func__));
+	if (sub_graph_instance->graph != node->sub)
+		return REFUSE(DOCA_ERROR_NOT_PERMITTED, "an instance of another graph than the node's");
 	RETURN_INSIDE(graph_instance->graph->pe,
 		      set_data(graph_instance, node, sub_graph_instance, __func__));
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * RDMA contexts: capabilities, creation, settings. "guess" marks an assumption that no published source
- * confirms; all errors of this file are.
+ * RDMA contexts: capabilities, creation, settings. NVIDIA's published reference of DOCA RDMA 3.0 lists the errors.
  */
 #include "rdma.h"
 
@@ -132,7 +131,7 @@ doca_error_t doca_rdma_create(struct doca_dev *dev, struct doca_rdma **rdma)
 doca_error_t doca_rdma_destroy(struct doca_rdma *rdma)
 {
 	CHECK_RDMA(rdma);
-	return softdoca_ctx_destroy(&rdma->ctx, DOCA_ERROR_IN_USE, softdoca_object_free, rdma);
+	return softdoca_ctx_destroy(&rdma->ctx, DOCA_ERROR_BAD_STATE, softdoca_object_free, rdma);
 }
 
 AS_MEMBER(doca_rdma_as_ctx, struct doca_rdma, struct doca_ctx, OBJECT_RDMA, "an RDMA context", ctx)

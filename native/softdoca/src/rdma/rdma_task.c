@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Tasks: allocation and fields. "guess" marks an assumption that no published source confirms; all errors
- * of this file are, except for NO_MEMORY. */
+/* Tasks: allocation and fields. NVIDIA's published reference of DOCA RDMA 3.0 lists the errors, but for a context
+ * that does not run (a guess). */
 #include "rdma.h"
 
 #define CHECK_RDMA(r) CHECK_OBJECT(r, OBJECT_RDMA, "an RDMA context")

@@ -8,7 +8,6 @@
  *   workq_dma.c     contexts: each work queue of a context is a current DMA context on the queue's
  *                   progress engine
  *   workq_names.c   functions that only have another name now
- *   comm_channel_ep.c, comm_channel_peer.c  Comm Channel over Comch
  *
  * Where both APIs have a function of one name, this library defines it as wq_X and exports it as
  * doca_X at the node DOCA_1, which programs get that are linked with this library. The current one

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Comm Channel, as of DOCA 1.3 to 2.2: messages between a service on the DPU and clients on the
- * host.
+ * Comm Channel, as of DOCA 1.3 to 2.5, which later releases replaced by Comch: messages between a service on the
+ * DPU and clients on the host. It works beside work queues and beside progress engines.
  *
  *   service   create, set device and representor, listen -> recvfrom (accepts clients), sendto
  *   client    create, set device, connect -> update_info until connected -> sendto, recvfrom
@@ -10,15 +10,15 @@
  * with DOCA_COMM_CHANNEL_INIT_FLAG_NONBLOCK. Only one thread at a time may use an endpoint. Every
  * function returns INVALID_VALUE for an invalid endpoint, address, device or output pointer.
  */
-#ifndef DOCA_WORKQ_COMM_CHANNEL_H
-#define DOCA_WORKQ_COMM_CHANNEL_H
+#ifndef DOCA_COMM_CHANNEL_H
+#define DOCA_COMM_CHANNEL_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-#include "doca_dev.h"
-#include "doca_error.h"
-#include "doca_types.h"
+#include <doca_dev.h> /* in angles: those of include/workq come first in the path */
+#include <doca_error.h>
+#include <doca_types.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -27,7 +27,7 @@ extern "C" {
 struct doca_comm_channel_ep_t; /* an endpoint */
 struct doca_comm_channel_addr_t; /* a connection */
 
-typedef doca_event_handle_t doca_event_channel_t; /* a file descriptor for epoll */
+typedef int doca_event_channel_t; /* a file descriptor for epoll */
 
 enum doca_comm_channel_msg_flags {
 	DOCA_CC_MSG_FLAG_NONE = 0,

@@ -17,17 +17,17 @@ enum { ROUNDS_AWAKE = 200, SLEEP_MS = 100 };
 enum { EVENTS_MAX = 1024 }; /* of one call, besides messages */
 #define FLUSH_NS ((uint64_t)2 * 1000 * 1000 * 1000) /* guess */
 
-static uint64_t in_flight(const struct wq_endpoint *ep)
+static uint64_t in_flight(const struct cc_endpoint *ep)
 {
 	uint64_t n = 0;
-	for (const struct wq_peer *p = ep->peers; p; p = p->next)
+	for (const struct cc_peer *p = ep->peers; p; p = p->next)
 		n += p->now.in_flight;
 	return n;
 }
 
-static struct wq_peer *lost_peer(const struct wq_endpoint *ep)
+static struct cc_peer *lost_peer(const struct cc_endpoint *ep)
 {
-	struct wq_peer *p = ep->peers;
+	struct cc_peer *p = ep->peers;
 	while (p && (!p->lost || p->told))
 		p = p->next;
 	return p;
@@ -36,7 +36,7 @@ static struct wq_peer *lost_peer(const struct wq_endpoint *ep)
 /* ---- progress and waiting ---- */
 
 /* Signals a channel that is `ready`, if the program waits for it. */
-static void signal_channel(struct wq_channel *c, bool ready)
+static void signal_channel(struct cc_channel *c, bool ready)
 {
 	const uint64_t one = 1;
 	if (!c->armed || !ready || c->event < 0)
@@ -46,7 +46,7 @@ static void signal_channel(struct wq_channel *c, bool ready)
 }
 
 /* Signals both channels: one call may have delivered what another thread waits for. */
-static void settle(struct wq_endpoint *ep)
+static void settle(struct cc_endpoint *ep)
 {
 	signal_channel(&ep->recv, ep->first || lost_peer(ep));
 	signal_channel(&ep->send, in_flight(ep) < ep->send_queue);
@@ -54,7 +54,7 @@ static void settle(struct wq_endpoint *ep)
 		doca_pe_request_notification(ep->pe);
 }
 
-void wq_endpoint_progress(struct wq_endpoint *ep)
+void cc_endpoint_progress(struct cc_endpoint *ep)
 {
 	if (ep->recv.armed || ep->send.armed)
 		doca_pe_clear_notification(ep->pe, 0);
@@ -63,7 +63,7 @@ void wq_endpoint_progress(struct wq_endpoint *ep)
 	for (uint32_t left = ep->recv_queue + EVENTS_MAX; left && doca_pe_progress(ep->pe); left--)
 		;
 	/* The client's one peer. */
-	struct wq_peer *p = ep->client ? ep->peers : NULL;
+	struct cc_peer *p = ep->client ? ep->peers : NULL;
 	if (p && !p->connection && ep->ctx->state == DOCA_CTX_STATE_RUNNING)
 		doca_comch_client_get_connection(ep->client, &p->connection);
 	if (p && ep->ctx->state != DOCA_CTX_STATE_RUNNING &&
@@ -74,7 +74,7 @@ void wq_endpoint_progress(struct wq_endpoint *ep)
 	settle(ep);
 }
 
-void wq_endpoint_wait(struct wq_endpoint *ep, unsigned int *rounds)
+void cc_endpoint_wait(struct cc_endpoint *ep, unsigned int *rounds)
 {
 	struct pollfd fd = {.events = POLLIN};
 	if (++*rounds < ROUNDS_AWAKE ||
@@ -87,7 +87,7 @@ void wq_endpoint_wait(struct wq_endpoint *ep, unsigned int *rounds)
 	doca_pe_clear_notification(ep->pe, 0);
 }
 
-static doca_error_t arm(struct wq_endpoint *ep, struct wq_channel *c)
+static doca_error_t arm(struct cc_endpoint *ep, struct cc_channel *c)
 {
 	uint64_t count;
 	if (c->event >= 0 && read(c->event, &count, sizeof count) < 0)
@@ -97,13 +97,13 @@ static doca_error_t arm(struct wq_endpoint *ep, struct wq_channel *c)
 	return DOCA_SUCCESS;
 }
 
-DOCA_STABLE doca_error_t doca_comm_channel_ep_event_handle_arm_send(struct wq_endpoint *local_ep)
+DOCA_STABLE doca_error_t doca_comm_channel_ep_event_handle_arm_send(struct cc_endpoint *local_ep)
 {
 	CHECK_ENDPOINT(local_ep);
 	return arm(local_ep, &local_ep->send);
 }
 
-DOCA_STABLE doca_error_t doca_comm_channel_ep_event_handle_arm_recv(struct wq_endpoint *local_ep)
+DOCA_STABLE doca_error_t doca_comm_channel_ep_event_handle_arm_recv(struct cc_endpoint *local_ep)
 {
 	CHECK_ENDPOINT(local_ep);
 	return arm(local_ep, &local_ep->recv);
@@ -111,11 +111,11 @@ DOCA_STABLE doca_error_t doca_comm_channel_ep_event_handle_arm_recv(struct wq_en
 
 /* ---- messages ---- */
 
-static doca_error_t send_once(struct wq_endpoint *ep, const void *msg, size_t len,
-			      struct wq_peer *peer)
+static doca_error_t send_once(struct cc_endpoint *ep, const void *msg, size_t len,
+			      struct cc_peer *peer)
 {
 	struct doca_comch_task_send *task;
-	wq_endpoint_progress(ep);
+	cc_endpoint_progress(ep);
 	if (peer->lost) /* CC 2.2 */
 		return REFUSE(DOCA_ERROR_CONNECTION_RESET, "the connection is lost");
 	if (!peer->connection) /* CC 2.2 */
@@ -139,17 +139,17 @@ static doca_error_t send_once(struct wq_endpoint *ep, const void *msg, size_t le
 	peer->now.in_flight++;
 	peer->now.sent++;
 	peer->now.sent_bytes += len;
-	wq_endpoint_progress(ep);
+	cc_endpoint_progress(ep);
 	return DOCA_SUCCESS;
 }
 
-DOCA_STABLE doca_error_t doca_comm_channel_ep_sendto(struct wq_endpoint *local_ep, const void *msg,
+DOCA_STABLE doca_error_t doca_comm_channel_ep_sendto(struct cc_endpoint *local_ep, const void *msg,
 						     size_t len, int flags,
-						     struct wq_peer *peer_addr)
+						     struct cc_peer *peer_addr)
 {
 	CHECK_ENDPOINT(local_ep);
 	CHECK_OUT(msg);
-	if (!object_is(peer_addr, OBJECT_WORKQ_PEER) || peer_addr->ep != local_ep) /* CC 2.2 */
+	if (!object_is(peer_addr, OBJECT_COMM_CHANNEL_PEER) || peer_addr->ep != local_ep) /* CC 2.2 */
 		return REFUSE(DOCA_ERROR_NOT_CONNECTED, "%p is not an address of the endpoint",
 			      (void *)peer_addr);
 	if (!len || len > UINT32_MAX || (local_ep->max_msg && len > local_ep->max_msg)) /* CC 2.2 */
@@ -159,17 +159,17 @@ DOCA_STABLE doca_error_t doca_comm_channel_ep_sendto(struct wq_endpoint *local_e
 	unsigned int rounds = 0;
 	doca_error_t e;
 	while ((e = send_once(local_ep, msg, len, peer_addr)) == DOCA_ERROR_AGAIN && wait)
-		wq_endpoint_wait(local_ep, &rounds);
+		cc_endpoint_wait(local_ep, &rounds);
 	return e;
 }
 
-static doca_error_t receive_once(struct wq_endpoint *ep, void *msg, size_t *len,
-				 struct wq_peer **peer_addr)
+static doca_error_t receive_once(struct cc_endpoint *ep, void *msg, size_t *len,
+				 struct cc_peer **peer_addr)
 {
 	if (!ep->first)
-		wq_endpoint_progress(ep);
-	struct wq_received *m = ep->first;
-	struct wq_peer *lost = lost_peer(ep);
+		cc_endpoint_progress(ep);
+	struct cc_received *m = ep->first;
+	struct cc_peer *lost = lost_peer(ep);
 	if (m) {
 		if (m->len > *len) /* guess */
 			return REFUSE(DOCA_ERROR_INVALID_VALUE,
@@ -194,9 +194,9 @@ static doca_error_t receive_once(struct wq_endpoint *ep, void *msg, size_t *len,
 	return REFUSE(DOCA_ERROR_CONNECTION_RESET, "the connection is lost"); /* CC 2.2 */
 }
 
-DOCA_STABLE doca_error_t doca_comm_channel_ep_recvfrom(struct wq_endpoint *local_ep, void *msg,
+DOCA_STABLE doca_error_t doca_comm_channel_ep_recvfrom(struct cc_endpoint *local_ep, void *msg,
 						       size_t *len, int flags,
-						       struct wq_peer **peer_addr)
+						       struct cc_peer **peer_addr)
 {
 	CHECK_ENDPOINT(local_ep);
 	CHECK_OUT(msg);
@@ -208,7 +208,7 @@ DOCA_STABLE doca_error_t doca_comm_channel_ep_recvfrom(struct wq_endpoint *local
 	unsigned int rounds = 0;
 	doca_error_t e;
 	while ((e = receive_once(local_ep, msg, len, peer_addr)) == DOCA_ERROR_AGAIN && wait)
-		wq_endpoint_wait(local_ep, &rounds);
+		cc_endpoint_wait(local_ep, &rounds);
 	return e;
 }
 
@@ -216,14 +216,14 @@ DOCA_STABLE doca_error_t doca_comm_channel_ep_recvfrom(struct wq_endpoint *local
 
 /* Waits until the peer's socket has what was sent to it, but not for ever if the peer does not
  * read. */
-static void flush(struct wq_endpoint *ep, const struct wq_peer *peer)
+static void flush(struct cc_endpoint *ep, const struct cc_peer *peer)
 {
 	const uint64_t deadline = now_ns() + FLUSH_NS;
 	unsigned int rounds = 0;
-	wq_endpoint_progress(ep);
+	cc_endpoint_progress(ep);
 	while (peer->now.in_flight && peer->connection && now_ns() < deadline) {
-		wq_endpoint_wait(ep, &rounds);
-		wq_endpoint_progress(ep);
+		cc_endpoint_wait(ep, &rounds);
+		cc_endpoint_progress(ep);
 	}
 	if (peer->now.in_flight)
 		softdoca_log(DOCA_LOG_LEVEL_WARNING, __func__,
@@ -231,30 +231,30 @@ static void flush(struct wq_endpoint *ep, const struct wq_peer *peer)
 			     (unsigned long long)peer->now.in_flight);
 }
 
-DOCA_STABLE doca_error_t doca_comm_channel_ep_disconnect(struct wq_endpoint *local_ep,
-							 struct wq_peer *peer_addr)
+DOCA_STABLE doca_error_t doca_comm_channel_ep_disconnect(struct cc_endpoint *local_ep,
+							 struct cc_peer *peer_addr)
 {
 	CHECK_ENDPOINT(local_ep);
-	if (!object_is(peer_addr, OBJECT_WORKQ_PEER) || peer_addr->ep != local_ep) /* CC 2.2 */
+	if (!object_is(peer_addr, OBJECT_COMM_CHANNEL_PEER) || peer_addr->ep != local_ep) /* CC 2.2 */
 		return REFUSE(DOCA_ERROR_NOT_CONNECTED, "%p is not an address of the endpoint",
 			      (void *)peer_addr);
 	flush(local_ep, peer_addr);
 	if (local_ep->client) {
-		wq_endpoint_end(local_ep);
+		cc_endpoint_end(local_ep);
 		return DOCA_SUCCESS;
 	}
 	doca_error_t e = DOCA_SUCCESS;
 	if (peer_addr->connection)
 		e = doca_comch_server_disconnect(local_ep->server, peer_addr->connection);
 	if (!e)
-		wq_peer_free(peer_addr);
+		cc_peer_free(peer_addr);
 	return e;
 }
 
-DOCA_STABLE doca_error_t doca_comm_channel_peer_addr_update_info(struct wq_peer *peer_addr)
+DOCA_STABLE doca_error_t doca_comm_channel_peer_addr_update_info(struct cc_peer *peer_addr)
 {
 	CHECK_PEER(peer_addr);
-	wq_endpoint_progress(peer_addr->ep);
+	cc_endpoint_progress(peer_addr->ep);
 	peer_addr->info = peer_addr->now;
 	if (peer_addr->connection)
 		return DOCA_SUCCESS;
@@ -264,7 +264,7 @@ DOCA_STABLE doca_error_t doca_comm_channel_peer_addr_update_info(struct wq_peer 
 
 #define COUNT(name, field)                                                                    \
 	DOCA_STABLE doca_error_t doca_comm_channel_peer_addr_get_##name(                      \
-		const struct wq_peer *peer_addr, uint64_t *value)                             \
+		const struct cc_peer *peer_addr, uint64_t *value)                             \
 	{                                                                                     \
 		CHECK_PEER(peer_addr);                                                        \
 		return SET_OUT(value, peer_addr->info.field);                                 \
@@ -275,7 +275,7 @@ COUNT(recv_messages, received)
 COUNT(recv_bytes, received_bytes)
 COUNT(send_in_flight_messages, in_flight)
 
-DOCA_STABLE doca_error_t doca_comm_channel_peer_addr_set_user_data(struct wq_peer *peer_addr,
+DOCA_STABLE doca_error_t doca_comm_channel_peer_addr_set_user_data(struct cc_peer *peer_addr,
 								   uint64_t user_context)
 {
 	CHECK_PEER(peer_addr);
@@ -283,5 +283,5 @@ DOCA_STABLE doca_error_t doca_comm_channel_peer_addr_set_user_data(struct wq_pee
 	return DOCA_SUCCESS;
 }
 
-DOCA_STABLE GETTER(doca_comm_channel_peer_addr_get_user_data, CHECK_PEER, struct wq_peer, uint64_t,
+DOCA_STABLE GETTER(doca_comm_channel_peer_addr_get_user_data, CHECK_PEER, struct cc_peer, uint64_t,
 		   handle->user_data)

@@ -19,16 +19,16 @@ enum { FLAG_NONBLOCK = 1 };
 
 /* The limits of softdoca's Comch do not depend on the device. */
 static uint32_t limit_of(doca_error_t (*get)(const struct doca_devinfo *, uint32_t *),
-			 const struct wq_endpoint *ep)
+			 const struct cc_endpoint *ep)
 {
 	uint32_t limit = 0;
 	return ep->dev && get(&ep->dev->info, &limit) == DOCA_SUCCESS ? limit : UINT16_MAX;
 }
 
-DOCA_STABLE doca_error_t doca_comm_channel_ep_create(struct wq_endpoint **ep)
+DOCA_STABLE doca_error_t doca_comm_channel_ep_create(struct cc_endpoint **ep)
 {
 	CHECK_OUT(ep);
-	struct wq_endpoint *e = softdoca_object_new(OBJECT_WORKQ_ENDPOINT, sizeof *e);
+	struct cc_endpoint *e = softdoca_object_new(OBJECT_COMM_CHANNEL_ENDPOINT, sizeof *e);
 	if (!e || doca_pe_create(&e->pe)) {
 		if (e)
 			softdoca_object_free(e);
@@ -42,14 +42,14 @@ DOCA_STABLE doca_error_t doca_comm_channel_ep_create(struct wq_endpoint **ep)
 
 /* ---- properties ---- */
 
-static doca_error_t may_set(const struct wq_endpoint *ep, const char *func)
+static doca_error_t may_set(const struct cc_endpoint *ep, const char *func)
 {
 	if (!ep->ctx)
 		return DOCA_SUCCESS;
 	return REFUSE_FOR(func, DOCA_ERROR_BAD_STATE, "the endpoint is active"); /* CC 2.2 */
 }
 
-DOCA_STABLE doca_error_t doca_comm_channel_ep_set_device(struct wq_endpoint *ep,
+DOCA_STABLE doca_error_t doca_comm_channel_ep_set_device(struct cc_endpoint *ep,
 							 struct doca_dev *device)
 {
 	CHECK_ENDPOINT(ep);
@@ -60,7 +60,7 @@ DOCA_STABLE doca_error_t doca_comm_channel_ep_set_device(struct wq_endpoint *ep,
 	return e;
 }
 
-DOCA_STABLE doca_error_t doca_comm_channel_ep_set_device_rep(struct wq_endpoint *ep,
+DOCA_STABLE doca_error_t doca_comm_channel_ep_set_device_rep(struct cc_endpoint *ep,
 							     struct doca_dev_rep *device_rep)
 {
 	CHECK_ENDPOINT(ep);
@@ -71,7 +71,7 @@ DOCA_STABLE doca_error_t doca_comm_channel_ep_set_device_rep(struct wq_endpoint 
 	return e;
 }
 
-static doca_error_t set_number(struct wq_endpoint *ep, uint16_t *field, uint16_t value,
+static doca_error_t set_number(struct cc_endpoint *ep, uint16_t *field, uint16_t value,
 			       uint32_t limit, const char *func)
 {
 	TRY(may_set(ep, func));
@@ -82,7 +82,7 @@ static doca_error_t set_number(struct wq_endpoint *ep, uint16_t *field, uint16_t
 	return DOCA_SUCCESS;
 }
 
-DOCA_STABLE doca_error_t doca_comm_channel_ep_set_max_msg_size(struct wq_endpoint *ep,
+DOCA_STABLE doca_error_t doca_comm_channel_ep_set_max_msg_size(struct cc_endpoint *ep,
 							       uint16_t max_msg_size)
 {
 	CHECK_ENDPOINT(ep);
@@ -90,7 +90,7 @@ DOCA_STABLE doca_error_t doca_comm_channel_ep_set_max_msg_size(struct wq_endpoin
 			  limit_of(doca_comch_cap_get_max_msg_size, ep), __func__);
 }
 
-DOCA_STABLE doca_error_t doca_comm_channel_ep_set_send_queue_size(struct wq_endpoint *ep,
+DOCA_STABLE doca_error_t doca_comm_channel_ep_set_send_queue_size(struct cc_endpoint *ep,
 								  uint16_t send_queue_size)
 {
 	CHECK_ENDPOINT(ep);
@@ -98,7 +98,7 @@ DOCA_STABLE doca_error_t doca_comm_channel_ep_set_send_queue_size(struct wq_endp
 			  limit_of(doca_comch_cap_get_max_send_tasks, ep), __func__);
 }
 
-DOCA_STABLE doca_error_t doca_comm_channel_ep_set_recv_queue_size(struct wq_endpoint *ep,
+DOCA_STABLE doca_error_t doca_comm_channel_ep_set_recv_queue_size(struct cc_endpoint *ep,
 								  uint16_t recv_queue_size)
 {
 	CHECK_ENDPOINT(ep);
@@ -106,12 +106,12 @@ DOCA_STABLE doca_error_t doca_comm_channel_ep_set_recv_queue_size(struct wq_endp
 			  limit_of(doca_comch_cap_get_max_recv_queue_size, ep), __func__);
 }
 
-DOCA_STABLE GETTER(doca_comm_channel_ep_get_device, CHECK_ENDPOINT, struct wq_endpoint,
+DOCA_STABLE GETTER(doca_comm_channel_ep_get_device, CHECK_ENDPOINT, struct cc_endpoint,
 		   struct doca_dev *, handle->dev)
-DOCA_STABLE GETTER(doca_comm_channel_ep_get_device_rep, CHECK_ENDPOINT, struct wq_endpoint,
+DOCA_STABLE GETTER(doca_comm_channel_ep_get_device_rep, CHECK_ENDPOINT, struct cc_endpoint,
 		   struct doca_dev_rep *, handle->rep)
 
-DOCA_STABLE doca_error_t doca_comm_channel_ep_get_max_msg_size(struct wq_endpoint *ep,
+DOCA_STABLE doca_error_t doca_comm_channel_ep_get_max_msg_size(struct cc_endpoint *ep,
 							       uint16_t *max_msg_size)
 {
 	CHECK_ENDPOINT(ep);
@@ -119,9 +119,9 @@ DOCA_STABLE doca_error_t doca_comm_channel_ep_get_max_msg_size(struct wq_endpoin
 	return SET_OUT(max_msg_size, ep->max_msg ? ep->max_msg : limit);
 }
 
-DOCA_STABLE GETTER(doca_comm_channel_ep_get_send_queue_size, CHECK_ENDPOINT, struct wq_endpoint,
+DOCA_STABLE GETTER(doca_comm_channel_ep_get_send_queue_size, CHECK_ENDPOINT, struct cc_endpoint,
 		   uint16_t, handle->send_queue)
-DOCA_STABLE GETTER(doca_comm_channel_ep_get_recv_queue_size, CHECK_ENDPOINT, struct wq_endpoint,
+DOCA_STABLE GETTER(doca_comm_channel_ep_get_recv_queue_size, CHECK_ENDPOINT, struct cc_endpoint,
 		   uint16_t, handle->recv_queue)
 
 /* ---- limits ---- */
@@ -131,23 +131,34 @@ DOCA_STABLE doca_error_t doca_comm_channel_get_max_service_name_len(uint32_t *ma
 	return SET_OUT(max_service_name_len, 120); /* as doca_comch_cap_get_max_name_len() */
 }
 
-RENAMED(doca_error_t, doca_comm_channel_get_max_message_size,
-	(struct doca_devinfo *devinfo, uint32_t *max_message_size),
-	doca_comch_cap_get_max_msg_size(devinfo, max_message_size))
-RENAMED(doca_error_t, doca_comm_channel_get_max_send_queue_size,
-	(struct doca_devinfo *devinfo, uint32_t *max_send_queue_size),
-	doca_comch_cap_get_max_send_tasks(devinfo, max_send_queue_size))
-RENAMED(doca_error_t, doca_comm_channel_get_max_recv_queue_size,
-	(struct doca_devinfo *devinfo, uint32_t *max_recv_queue_size),
-	doca_comch_cap_get_max_recv_queue_size(devinfo, max_recv_queue_size))
-RENAMED(doca_error_t, doca_comm_channel_get_service_max_num_connections,
-	(struct doca_devinfo *devinfo, uint32_t *max_num_connections),
-	doca_comch_cap_get_max_clients(devinfo, max_num_connections))
+DOCA_STABLE doca_error_t doca_comm_channel_get_max_message_size(struct doca_devinfo *devinfo,
+		uint32_t *max_message_size)
+{
+	return doca_comch_cap_get_max_msg_size(devinfo, max_message_size);
+}
+
+DOCA_STABLE doca_error_t doca_comm_channel_get_max_send_queue_size(struct doca_devinfo *devinfo,
+		uint32_t *max_send_queue_size)
+{
+	return doca_comch_cap_get_max_send_tasks(devinfo, max_send_queue_size);
+}
+
+DOCA_STABLE doca_error_t doca_comm_channel_get_max_recv_queue_size(struct doca_devinfo *devinfo,
+		uint32_t *max_recv_queue_size)
+{
+	return doca_comch_cap_get_max_recv_queue_size(devinfo, max_recv_queue_size);
+}
+
+DOCA_STABLE doca_error_t doca_comm_channel_get_service_max_num_connections(struct doca_devinfo *devinfo,
+		uint32_t *max_num_connections)
+{
+	return doca_comch_cap_get_max_clients(devinfo, max_num_connections);
+}
 
 /* ---- 1.3: an endpoint opens its devices itself ---- */
 
 DOCA_STABLE doca_error_t softdoca_1_3_comm_channel_ep_create(const struct init_attr *attr,
-							     struct wq_endpoint **ep)
+							     struct cc_endpoint **ep)
 {
 	CHECK_OUT(attr);
 	if (attr->max_msgs > UINT16_MAX || attr->msg_size > UINT16_MAX) /* CC 1.3 */
@@ -162,7 +173,7 @@ DOCA_STABLE doca_error_t softdoca_1_3_comm_channel_ep_create(const struct init_a
 	return DOCA_SUCCESS;
 }
 
-static void open_rep(struct wq_endpoint *ep)
+static void open_rep(struct cc_endpoint *ep)
 {
 	struct doca_devinfo_rep **list;
 	uint32_t n;
@@ -173,7 +184,7 @@ static void open_rep(struct wq_endpoint *ep)
 	doca_devinfo_rep_destroy_list(list);
 }
 
-static void open_devices(struct wq_endpoint *ep, enum softdoca_cap cap)
+static void open_devices(struct cc_endpoint *ep, enum softdoca_cap cap)
 {
 	struct doca_devinfo **list;
 	uint32_t n;
@@ -187,7 +198,7 @@ static void open_devices(struct wq_endpoint *ep, enum softdoca_cap cap)
 		open_rep(ep);
 }
 
-static void close_devices(struct wq_endpoint *ep)
+static void close_devices(struct cc_endpoint *ep)
 {
 	if (!ep->owns_devices)
 		return;
@@ -197,9 +208,9 @@ static void close_devices(struct wq_endpoint *ep)
 
 /* ---- events ---- */
 
-static struct wq_peer *new_peer(struct wq_endpoint *ep, struct doca_comch_connection *connection)
+static struct cc_peer *new_peer(struct cc_endpoint *ep, struct doca_comch_connection *connection)
 {
-	struct wq_peer *p = softdoca_object_new(OBJECT_WORKQ_PEER, sizeof *p);
+	struct cc_peer *p = softdoca_object_new(OBJECT_COMM_CHANNEL_PEER, sizeof *p);
 	if (!p)
 		return NULL;
 	p->ep = ep;
@@ -212,7 +223,7 @@ static struct wq_peer *new_peer(struct wq_endpoint *ep, struct doca_comch_connec
 	return p;
 }
 
-static struct wq_endpoint *endpoint_of(struct doca_ctx *ctx)
+static struct cc_endpoint *endpoint_of(struct doca_ctx *ctx)
 {
 	union doca_data data = {.ptr = NULL};
 	doca_ctx_get_user_data(ctx, &data);
@@ -222,15 +233,15 @@ static struct wq_endpoint *endpoint_of(struct doca_ctx *ctx)
 static void sent(struct doca_comch_task_send *task, union doca_data task_data,
 		 union doca_data ctx_data)
 {
-	struct wq_endpoint *ep = ctx_data.ptr;
-	for (struct wq_peer *p = ep->peers; p; p = p->next)
+	struct cc_endpoint *ep = ctx_data.ptr;
+	for (struct cc_peer *p = ep->peers; p; p = p->next)
 		if (p->id == task_data.u64)
 			p->now.in_flight--;
 	doca_task_free(doca_comch_task_send_as_task(task));
 }
 
 /* Appends a message to those that the program has not taken yet. */
-static void append(struct wq_endpoint *ep, struct wq_received *m)
+static void append(struct cc_endpoint *ep, struct cc_received *m)
 {
 	m->next = NULL;
 	*(ep->last ? &ep->last->next : &ep->first) = m;
@@ -244,20 +255,20 @@ static void append(struct wq_endpoint *ep, struct wq_received *m)
 static void received(struct doca_comch_event_msg_recv *event, uint8_t *bytes, uint32_t len,
 		     struct doca_comch_connection *connection)
 {
-	struct wq_peer *p = doca_comch_connection_get_user_data(connection).ptr;
-	struct wq_endpoint *ep = NULL;
+	struct cc_peer *p = doca_comch_connection_get_user_data(connection).ptr;
+	struct cc_endpoint *ep = NULL;
 	(void)event;
 	if (!p) { /* a client's: its connection is known by now */
 		struct doca_comch_client *client = doca_comch_client_get_client_ctx(connection);
 		ep = client ? endpoint_of(doca_comch_client_as_ctx(client)) : NULL;
 		p = ep ? ep->peers : NULL;
 	}
-	struct wq_received *m = p ? malloc(sizeof *m + len) : NULL;
+	struct cc_received *m = p ? malloc(sizeof *m + len) : NULL;
 	if (!m) {
 		softdoca_log(DOCA_LOG_LEVEL_ERROR, __func__, "no memory: a message is lost");
 		return;
 	}
-	*m = (struct wq_received){.peer = p, .len = len};
+	*m = (struct cc_received){.peer = p, .len = len};
 	memcpy(m->bytes, bytes, len);
 	append(p->ep, m);
 }
@@ -274,7 +285,7 @@ static void connected(struct doca_comch_event_connection_status_changed *event,
 static void disconnected(struct doca_comch_event_connection_status_changed *event,
 			 struct doca_comch_connection *connection, uint8_t successful)
 {
-	struct wq_peer *p = doca_comch_connection_get_user_data(connection).ptr;
+	struct cc_peer *p = doca_comch_connection_get_user_data(connection).ptr;
 	(void)event;
 	(void)successful;
 	if (!p)
@@ -282,12 +293,12 @@ static void disconnected(struct doca_comch_event_connection_status_changed *even
 	p->connection = NULL;
 	p->lost = true;
 	if (!p->queued && !p->now.received) /* the program never had its address */
-		wq_peer_free(p);
+		cc_peer_free(p);
 }
 
 /* ---- start ---- */
 
-static doca_error_t may_start(struct wq_endpoint *ep, const char *name, const char *func)
+static doca_error_t may_start(struct cc_endpoint *ep, const char *name, const char *func)
 {
 	const char *why = !name ? "the name is NULL" : "the endpoint is active";
 	doca_error_t error = !name ? DOCA_ERROR_INVALID_VALUE : DOCA_ERROR_NOT_PERMITTED;
@@ -302,7 +313,7 @@ static doca_error_t may_start(struct wq_endpoint *ep, const char *name, const ch
 }
 
 /* Connects the context to the engine and starts it. */
-static doca_error_t start(struct wq_endpoint *ep)
+static doca_error_t start(struct cc_endpoint *ep)
 {
 	doca_error_t e = doca_ctx_set_user_data(ep->ctx, (union doca_data){.ptr = ep});
 	if (!e)
@@ -312,7 +323,7 @@ static doca_error_t start(struct wq_endpoint *ep)
 	return e == DOCA_ERROR_IN_PROGRESS ? DOCA_SUCCESS : e;
 }
 
-static doca_error_t start_server(struct wq_endpoint *ep, const char *name)
+static doca_error_t start_server(struct cc_endpoint *ep, const char *name)
 {
 	TRY(doca_comch_server_create(ep->dev, ep->rep, name, &ep->server));
 	ep->ctx = doca_comch_server_as_ctx(ep->server);
@@ -328,7 +339,7 @@ static doca_error_t start_server(struct wq_endpoint *ep, const char *name)
 	return e ? e : start(ep);
 }
 
-static doca_error_t start_client(struct wq_endpoint *ep, const char *name)
+static doca_error_t start_client(struct cc_endpoint *ep, const char *name)
 {
 	TRY(doca_comch_client_create(ep->dev, name, &ep->client));
 	ep->ctx = doca_comch_client_as_ctx(ep->client);
@@ -341,7 +352,7 @@ static doca_error_t start_client(struct wq_endpoint *ep, const char *name)
 	return e ? e : start(ep);
 }
 
-DOCA_STABLE doca_error_t doca_comm_channel_ep_listen(struct wq_endpoint *local_ep, const char *name)
+DOCA_STABLE doca_error_t doca_comm_channel_ep_listen(struct cc_endpoint *local_ep, const char *name)
 {
 	CHECK_ENDPOINT(local_ep);
 	open_devices(local_ep, CAP_COMCH_SERVER);
@@ -350,17 +361,17 @@ DOCA_STABLE doca_error_t doca_comm_channel_ep_listen(struct wq_endpoint *local_e
 		return REFUSE(DOCA_ERROR_BAD_STATE, "no representor was set");
 	doca_error_t e = start_server(local_ep, name);
 	if (e)
-		wq_endpoint_end(local_ep);
+		cc_endpoint_end(local_ep);
 	/* CC 2.2: registration of the service failed */
 	return e == DOCA_ERROR_ALREADY_EXIST || e == DOCA_ERROR_IN_USE
 		       ? DOCA_ERROR_CONNECTION_ABORTED
 		       : e;
 }
 
-DOCA_STABLE doca_error_t doca_comm_channel_peer_addr_update_info(struct wq_peer *peer_addr);
+DOCA_STABLE doca_error_t doca_comm_channel_peer_addr_update_info(struct cc_peer *peer_addr);
 
 /* Waits for the connection, but not for ever if the server does not answer. */
-static doca_error_t await_connection(struct wq_peer *p)
+static doca_error_t await_connection(struct cc_peer *p)
 {
 	const uint64_t deadline = now_ns() + CONNECT_NS;
 	unsigned int rounds = 0;
@@ -368,24 +379,24 @@ static doca_error_t await_connection(struct wq_peer *p)
 	while ((e = doca_comm_channel_peer_addr_update_info(p)) == DOCA_ERROR_CONNECTION_INPROGRESS) {
 		if (now_ns() >= deadline)
 			return REFUSE(DOCA_ERROR_CONNECTION_ABORTED, "the server does not answer");
-		wq_endpoint_wait(p->ep, &rounds);
+		cc_endpoint_wait(p->ep, &rounds);
 	}
 	return e;
 }
 
-DOCA_STABLE doca_error_t doca_comm_channel_ep_connect(struct wq_endpoint *local_ep,
-						      const char *name, struct wq_peer **peer_addr)
+DOCA_STABLE doca_error_t doca_comm_channel_ep_connect(struct cc_endpoint *local_ep,
+						      const char *name, struct cc_peer **peer_addr)
 {
 	CHECK_ENDPOINT(local_ep);
 	CHECK_OUT(peer_addr);
 	open_devices(local_ep, CAP_COMCH_CLIENT);
 	TRY(may_start(local_ep, name, __func__));
-	struct wq_peer *p = new_peer(local_ep, NULL);
+	struct cc_peer *p = new_peer(local_ep, NULL);
 	doca_error_t e = p ? start_client(local_ep, name) : DOCA_ERROR_NO_MEMORY;
 	if (!e && local_ep->blocking)
 		e = await_connection(p);
 	if (e)
-		wq_endpoint_end(local_ep);
+		cc_endpoint_end(local_ep);
 	else
 		*peer_addr = p;
 	return e;
@@ -393,14 +404,14 @@ DOCA_STABLE doca_error_t doca_comm_channel_ep_connect(struct wq_endpoint *local_
 
 /* ---- end ---- */
 
-void wq_peer_free(struct wq_peer *peer)
+void cc_peer_free(struct cc_peer *peer)
 {
-	struct wq_endpoint *ep = peer->ep;
-	struct wq_peer **at = &ep->peers;
+	struct cc_endpoint *ep = peer->ep;
+	struct cc_peer **at = &ep->peers;
 	while (*at != peer)
 		at = &(*at)->next;
 	*at = peer->next;
-	struct wq_received *m, **from = &ep->first;
+	struct cc_received *m, **from = &ep->first;
 	ep->last = NULL;
 	while ((m = *from)) {
 		if (m->peer == peer) {
@@ -415,7 +426,7 @@ void wq_peer_free(struct wq_peer *peer)
 	softdoca_object_free(peer);
 }
 
-void wq_endpoint_end(struct wq_endpoint *ep)
+void cc_endpoint_end(struct cc_endpoint *ep)
 {
 	if (ep->ctx) {
 		doca_ctx_stop(ep->ctx);
@@ -430,10 +441,10 @@ void wq_endpoint_end(struct wq_endpoint *ep)
 	ep->client = NULL;
 	ep->server = NULL;
 	while (ep->peers)
-		wq_peer_free(ep->peers);
+		cc_peer_free(ep->peers);
 }
 
-static void close_channel(struct wq_channel *c)
+static void close_channel(struct cc_channel *c)
 {
 	if (c->fd >= 0)
 		close(c->fd);
@@ -441,11 +452,11 @@ static void close_channel(struct wq_channel *c)
 		close(c->event);
 }
 
-DOCA_STABLE doca_error_t doca_comm_channel_ep_destroy(struct wq_endpoint *local_ep)
+DOCA_STABLE doca_error_t doca_comm_channel_ep_destroy(struct cc_endpoint *local_ep)
 {
-	if (!object_is(local_ep, OBJECT_WORKQ_ENDPOINT)) /* CC 2.2 */
+	if (!object_is(local_ep, OBJECT_COMM_CHANNEL_ENDPOINT)) /* CC 2.2 */
 		return REFUSE(DOCA_ERROR_NOT_CONNECTED, "%p is not an endpoint", (void *)local_ep);
-	wq_endpoint_end(local_ep);
+	cc_endpoint_end(local_ep);
 	close_channel(&local_ep->send);
 	close_channel(&local_ep->recv);
 	close_devices(local_ep);
@@ -456,7 +467,7 @@ DOCA_STABLE doca_error_t doca_comm_channel_ep_destroy(struct wq_endpoint *local_
 
 /* ---- waiting ---- */
 
-static bool open_channel(struct wq_channel *c, int engine)
+static bool open_channel(struct cc_channel *c, int engine)
 {
 	struct epoll_event e = {.events = EPOLLIN};
 	if (c->fd >= 0)
@@ -471,7 +482,7 @@ static bool open_channel(struct wq_channel *c, int engine)
 	return false;
 }
 
-DOCA_STABLE doca_error_t doca_comm_channel_ep_get_event_channel(struct wq_endpoint *local_ep,
+DOCA_STABLE doca_error_t doca_comm_channel_ep_get_event_channel(struct cc_endpoint *local_ep,
 								int *send_event_channel,
 								int *recv_event_channel)
 {
