@@ -111,6 +111,10 @@ int main(void) { return 0; }
     "dma": "#include <doca_dma.h>\nint main(void) { return !doca_dma_destroy(NULL); }",
     "argp": "#include <doca_argp.h>\nint main(void) { return !doca_argp_destroy(); }",
     "comch": "#include <doca_comch.h>\nint main(void) { return !doca_comch_client_destroy(NULL); }",
+    "comm_channel": """
+#include <doca_comm_channel.h>
+int main(void) { return !doca_comm_channel_ep_destroy(NULL); }
+""",
     "rdma": """
 #include <doca_rdma.h>
 int use(struct doca_rdma *rdma, struct doca_rdma_connection *one, struct doca_buf *buf)
@@ -144,7 +148,7 @@ def flags(release, part, capsys, *words):
     capsys.readouterr()
     assert main(["softdoca", "env", "--api", release, "--json"]) == 0
     environment = os.environ | json.loads(capsys.readouterr().out)["environment"]
-    command = [tool("pkg-config", "pkgconf"), *words, f"doca-{part}"]
+    command = [tool("pkg-config", "pkgconf"), *words, f"doca-{part.replace('_', '-')}"]
     return subprocess.run(
         command, env=environment, capture_output=True, text=True, check=True
     ).stdout.split()  # fmt: skip
@@ -206,7 +210,7 @@ def test_what_softdoca_does_not_have_says_so(tmp_path, capsys):
     options = flags("3.3", "common", capsys, "--cflags")
     done = compiled("#include <doca_sha.h>\n", tmp_path, *options)
     assert done.returncode
-    assert "softdoca has no doca_sha: it has doca-argp, -comch, -common" in done.stderr
+    assert "softdoca has no doca_sha: it has doca-argp, -comch, -comm-channel" in done.stderr
     done = subprocess.run(
         [tool("pkg-config", "pkgconf"), "--cflags", "doca-sha"], capture_output=True, text=True,
         env=os.environ | {"PKG_CONFIG_PATH": str(HOME / "lib/pkgconfig")}, check=False,
