@@ -182,17 +182,19 @@ void agent_break(struct agent *a)
 int agent_poll(struct agent *a, dg_wc *wc, uint32_t n)
 {
 	const uint64_t completed = atomic_load_explicit(&a->ring->completed, memory_order_acquire);
-	uint32_t i = 0;
-	if (completed - a->collected > a->head - a->collected) {
+	const uint64_t posted = a->head - a->collected, ready = completed - a->collected;
+	/* The agent can store any number: more completions than requests, or fewer than before, which wraps. */
+	if (ready > posted) {
 		agent_break(a);
 		return 0;
 	}
-	for (; i < n && a->collected != completed; i++, a->collected++) {
-		const struct mover_completion *c = &a->ring->completions[a->collected % MOVER_DEPTH];
+	const uint32_t count = ready < n ? (uint32_t)ready : n;
+	for (uint32_t i = 0; i < count; i++) {
+		const struct mover_completion *c = &a->ring->completions[a->collected++ % MOVER_DEPTH];
 		wc[i].user = c->user;
 		wc[i].status = c->status;
 	}
-	return (int)i;
+	return (int)count;
 }
 
 bool agent_ended(struct agent *a)

@@ -72,18 +72,21 @@ DOCA_GPUNETIO_DEVICE void doca_priv_gpu_dev_verbs_commit(struct doca_gpu_dev_ver
 				  DOCA_GPUNETIO_VERBS_SYNC_SCOPE_THREAD>(qp, ready);
 }
 
-/* Waits until slot `index` is free. Its previous entry may not have been committed: then that is done
- * now, as it would wait forever. consumed: the completions that were consumed at some time before; mostly
- * they say it, and the caller reads them together with its buffers, not after the slot is known. Returns
- * 0, or -EIO after an entry that failed. */
+/* Waits until slot `index` is free: until the entry that was in it before has completed. Returns 0, or
+ * -EIO after an entry that failed.
+ * consumed: a lower bound of the completions consumed. It mostly proves that the slot is free, without
+ * polling; callers load it before they reserve the slot, so that the two latencies overlap. */
 DOCA_GPUNETIO_DEVICE int doca_priv_gpu_dev_verbs_wait_for_slot(struct doca_gpu_dev_verbs_qp *qp,
 							       uint64_t index, uint64_t consumed)
 {
 	const uint32_t entries = __ldg(&qp->sq_wqe_num);
-	int status = 0;
-	while (index >= entries + consumed &&
-	       (status = doca_gpu_dev_verbs_poll_one_cq_at(&qp->cq_sq, index - entries)) == EBUSY)
+	const bool is_free = index < entries + consumed;
+	int status = is_free ? 0 : doca_gpu_dev_verbs_poll_one_cq_at(&qp->cq_sq, index - entries);
+	while (status == EBUSY) {
+		/* Unless somebody commits the entry before, it never completes. */
 		doca_priv_gpu_dev_verbs_commit(qp);
+		status = doca_gpu_dev_verbs_poll_one_cq_at(&qp->cq_sq, index - entries);
+	}
 #ifdef DG_EMULATED_GPU /* ThreadSanitizer does not see that the NIC orders the slot's two writers */
 	(void)doca_priv_gpu_dev_verbs_load_acquire_gpu(&qp->sq_ready_index);
 #endif

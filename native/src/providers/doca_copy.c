@@ -378,7 +378,7 @@ static void restart_context(struct doca_queue *q)
 void dg_doca_progress(struct doca_queue *q)
 {
 	if (q->in_flight) {
-		q->ended.first = true;
+		ended_before_poll(&q->ended);
 		while (q->in_flight && dg_doca.doca_pe_progress(q->pe))
 			;
 		ended_after_poll(&q->ended, q->p);

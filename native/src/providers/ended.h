@@ -19,7 +19,7 @@ struct ended {
 	struct dg_gates gates;
 	uint32_t n, done[STAMP_GROUP];
 	uint64_t last_poll_ns;
-	bool first; /* no stamp of this poll yet */
+	bool first; /* no stamp of this poll yet: the next one is new */
 	bool late; /* the stamps of this poll are late */
 };
 
@@ -57,7 +57,12 @@ static inline void ended_before_submit(struct ended *e, const struct dg_pipe *p,
 		e->last_poll_ns = p->posted_ns;
 }
 
-/* Called after a poll, before which `first` was set. */
+/* Operations that the following poll finds ended share a new stamp. */
+static inline void ended_before_poll(struct ended *e)
+{
+	e->first = true;
+}
+
 static inline void ended_after_poll(struct ended *e, struct dg_pipe *p)
 {
 	ended_publish(e, p);

@@ -602,7 +602,7 @@ int dg_verbs_run(struct verbs_queue *q, const struct dg_op *op)
 	return OP_MORE;
 }
 
-static void take_all(struct verbs_queue *q)
+static void take_completions(struct verbs_queue *q)
 {
 	struct ibv_wc wcs[WC_BATCH];
 	int n = WC_BATCH;
@@ -616,19 +616,21 @@ static void take_all(struct verbs_queue *q)
 void dg_verbs_progress(struct verbs_queue *q)
 {
 	if (q->in_flight) {
-		q->ended.first = true;
-		take_all(q);
+		ended_before_poll(&q->ended);
+		take_completions(q);
 		ended_after_poll(&q->ended, q->p);
 	}
+	/* A broken endpoint is kept for its work requests in flight, which may have ended just now. */
 	if (__builtin_expect(q->any_broken, 0))
 		free_broken(q);
+	/* Operations that waited for room, for a connection or for a fence. */
 	if (next_op(q))
 		dg_verbs_submit(q);
 }
 
 void dg_verbs_flush(struct verbs_queue *q)
 {
-	take_all(q);
+	take_completions(q);
 	q->closing = true;
 	for (uint32_t i = 0; i < VERBS_ENDPOINTS; i++) {
 		if (!q->endpoints[i])

@@ -473,6 +473,7 @@ void dg_verbs_release_region(struct verbs *d, uint32_t region);
 
 /* verbs_post.c: the data path. Call these inside the queue's guard. */
 void dg_verbs_submit(struct verbs_queue *q);
+/* Publishes the operations that have ended since the last call, then submits those that now can be. */
 void dg_verbs_progress(struct verbs_queue *q);
 /* Executes an operation while nothing else is in flight. Returns its status; OP_MORE: it is in
  * flight; OP_NOT: it has to be posted. */

@@ -54,8 +54,9 @@ static void answer(struct fast_gpu *g, doca_error_t status)
 	__atomic_store_n(&to->turn, (uint32_t)g->answered, __ATOMIC_RELEASE);
 }
 
-/* Takes the next request. Returns NULL if there is none, or no place for its answer. */
-static struct doca_priv_comch_gpu_entry *take(struct fast_gpu *g)
+/* Copies the kernel's next request to its place in `held`. Returns NULL if there is none, or no place for
+ * its answer. */
+static struct doca_priv_comch_gpu_entry *take_request(struct fast_gpu *g)
 {
 	const uint64_t index = g->requested;
 	const struct doca_priv_comch_gpu_entry *from = &g->requests[index % g->entries];
@@ -188,7 +189,7 @@ static bool serve_consumer(struct fast_gpu *g)
 	uint32_t n = 0;
 	if (atomic_load_explicit(&g->ended, memory_order_relaxed))
 		return false;
-	while (n < PASS && (e = take(g))) {
+	while (n < PASS && (e = take_request(g))) {
 		e->status = place_open(&place, e, c->mmap);
 		if (!e->status) {
 			place_close(&place, 0, 0);
@@ -235,14 +236,16 @@ static bool send_oldest(struct fast_gpu *g)
 	return error != DOCA_ERROR_AGAIN;
 }
 
+/* The requests that were taken and not answered yet are g->held[answered] to [requested - 1]. They are sent
+ * in order, the oldest of them when its consumer has a receive. Returns whether there was work. */
 static bool serve_producer(struct fast_gpu *g)
 {
-	uint32_t n = 0;
-	while (n < PASS && take(g))
-		n++;
-	while (n < 2 * PASS && g->answered < g->requested && send_oldest(g))
-		n++;
-	return n;
+	uint32_t taken = 0, sent = 0;
+	while (taken < PASS && take_request(g))
+		taken++;
+	while (taken + sent < 2 * PASS && g->answered < g->requested && send_oldest(g))
+		sent++;
+	return taken + sent;
 }
 
 /* ---- the thread ---- */
