@@ -13,7 +13,6 @@
 #include <string.h>
 
 #include "clock.h"
-#include "cuda_pointer.h"
 #include "error.h"
 #include "provider_table.h"
 
@@ -34,7 +33,7 @@ struct spare {
 bool cuda_enter_context(CUcontext ctx)
 {
 	CUcontext current = NULL;
-	cuda.cuCtxGetCurrent(&current); /* to push a context was seen to wait for a running kernel (driver 580) */
+	cuda.cuCtxGetCurrent(&current);
 	return current != ctx && !cuda.cuCtxPushCurrent(ctx);
 }
 

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include "cuda_provider.h"
-#include "cuda_pointer.h"
 #include "error.h"
 
 int dg_cuda_ordinal(const uint8_t uuid[16])
@@ -42,13 +41,14 @@ int dg_cuda_dmabuf(const dg_memory *m, int *fd, uint64_t *offset)
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), addr = (uintptr_t)m->addr;
 	uint64_t from = addr - addr % page, upto = (addr + m->size + page - 1) / page * page;
 	CUdevice dev;
-	CUcontext ctx = NULL, ours;
+	CUcontext ctx = NULL;
 	TRY(context_of(m->uuid, &dev, &ctx));
 	CUresult code = CUDA_ERROR_NOT_SUPPORTED;
-	if (cuda.cuMemGetHandleForAddressRange && !(code = cuda.cuCtxPushCurrent(ctx))) {
+	if (cuda.cuMemGetHandleForAddressRange) {
+		const bool entered = cuda_enter_context(ctx);
 		code = cuda.cuMemGetHandleForAddressRange(fd, from, upto - from,
 							  CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0);
-		cuda.cuCtxPopCurrent(&ours);
+		cuda_leave(entered);
 	}
 	cuda.cuDevicePrimaryCtxRelease(dev);
 	if (code) {

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "cuda_provider.h"
-#include "cuda_pointer.h"
 #include "error.h"
 #include "region.h"
 

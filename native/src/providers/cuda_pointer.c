@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Finds the allocation of a GPU address and how other processes import it, like
  * dgkit/memory/cuda_pointer.py. */
-#include "cuda_pointer.h"
 
 #include <dlfcn.h>
 #include <errno.h>

@@ -3,6 +3,8 @@
 #ifndef DG_CUDA_POINTER_H
 #define DG_CUDA_POINTER_H
 
+#include <stdbool.h>
+
 #include "dgkit.h"
 
 /* Fills *out with what dg_region_register() needs to know about `size` bytes at `addr` on a GPU:
@@ -18,8 +20,12 @@ int dg_cuda_pointer_query(const void *addr, uint64_t size, dg_memory *out);
  * if this process sees no such GPU. */
 int dg_cuda_ordinal(const uint8_t uuid[16]);
 
-/* Makes the context of a device of the provider cuda current in the calling thread, until it ends.
- * cuCtxPushCurrent() was seen to wait for a running kernel (driver 580). */
+/* Makes a context current, unless it is: cuCtxPushCurrent() was seen to wait for a running kernel (driver
+ * 580). Returns whether cuda_leave() must undo that. */
+struct CUctx_st;
+bool cuda_enter_context(struct CUctx_st *ctx);
+void cuda_leave(bool entered);
+/* Makes the context of a device of the provider cuda current in the calling thread, until it ends. */
 void dg_cuda_stay(dg_device *dev);
 
 /* Shares the list of memory registered with CUDA between two copies of this core in one process:

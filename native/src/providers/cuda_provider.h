@@ -4,6 +4,7 @@
 #define DG_CUDA_H
 
 #include "cuda_api.h"
+#include "cuda_pointer.h"
 #include "provider.h"
 
 /* An open device: one GPU, used through its primary context, as CuPy does. */
@@ -155,10 +156,8 @@ struct cuda_mapping {
 	CUdeviceptr tail; /* address of the scratch granule behind the block, 0 if none */
 };
 
-/* cuda.c: makes a context, or the device's, current. Returns whether cuda_leave() must undo that. */
-bool cuda_enter_context(CUcontext ctx);
+/* cuda.c: makes the device's context current. Returns whether cuda_leave() must undo that. */
 bool cuda_enter(struct cuda *c);
-void cuda_leave(bool entered);
 /* dg_fail() with the function's name, the error's name and its meaning. */
 int cuda_fail(const char *what, CUresult code);
 

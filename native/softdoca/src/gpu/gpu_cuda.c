@@ -55,18 +55,6 @@ void gpu_cuda_close(struct doca_gpu *gpu)
 	cuda.cuDevicePrimaryCtxRelease(gpu->device);
 }
 
-static bool enter(const struct doca_gpu *gpu)
-{
-	return !cuda.cuCtxPushCurrent(gpu->context);
-}
-
-static void leave(bool entered)
-{
-	CUcontext ours;
-	if (entered)
-		cuda.cuCtxPopCurrent(&ours);
-}
-
 static CUmemAllocationProp on_gpu(const struct doca_gpu *gpu)
 {
 	return (CUmemAllocationProp){
@@ -179,10 +167,10 @@ doca_error_t gpu_cuda_alloc(struct doca_gpu *gpu, struct gpu_memory *m)
 	int pinned = gpu_pinned();
 	if (pinned < 0)
 		return DOCA_ERROR_BAD_CONFIG;
-	bool entered = enter(gpu);
+	bool entered = cuda_enter_context(gpu->context);
 	doca_error_t error = pinned || m->type != DOCA_GPU_MEM_TYPE_GPU ? alloc_pinned(gpu, m)
 									: alloc_virtual(gpu, m);
-	leave(entered);
+	cuda_leave(entered);
 	if (!error && !m->by_cpu) {
 		void *zeros = calloc(1, m->mapped);
 		error = zeros ? softdoca_gpu_fill(m, zeros, m->mapped) : DOCA_ERROR_NO_MEMORY;
@@ -195,7 +183,7 @@ doca_error_t gpu_cuda_alloc(struct doca_gpu *gpu, struct gpu_memory *m)
 
 void gpu_cuda_free(struct gpu_memory *m)
 {
-	bool entered = enter(m->gpu);
+	bool entered = cuda_enter_context(m->gpu->context);
 	CUdeviceptr at = (CUdeviceptr)(uintptr_t)m->base;
 	if (m->handle) {
 		cuda.cuMemUnmap(at, m->mapped);
@@ -206,7 +194,7 @@ void gpu_cuda_free(struct gpu_memory *m)
 	} else {
 		cuda.cuMemFreeHost(m->base);
 	}
-	leave(entered);
+	cuda_leave(entered);
 }
 
 /* Copies through a stream of its own: the default stream would wait for running kernels. */
@@ -231,9 +219,9 @@ doca_error_t softdoca_gpu_fill(struct gpu_memory *m, const void *bytes, size_t n
 		memcpy(m->addr, bytes, n);
 		return DOCA_SUCCESS;
 	}
-	bool entered = enter(m->gpu);
+	bool entered = cuda_enter_context(m->gpu->context);
 	CUresult code = copy(m->base, (void *)(uintptr_t)bytes, n, true);
-	leave(entered);
+	cuda_leave(entered);
 	return code ? failed(__func__, "cuMemcpyHtoD", code) : DOCA_SUCCESS;
 }
 
@@ -247,9 +235,9 @@ doca_error_t softdoca_gpu_copy(void *at, void *host, size_t n, bool to_gpu)
 	if (m->by_cpu) {
 		memcpy(to_gpu ? at : host, to_gpu ? host : at, n);
 	} else {
-		bool entered = enter(m->gpu);
+		bool entered = cuda_enter_context(m->gpu->context);
 		code = copy(at, host, n, to_gpu);
-		leave(entered);
+		cuda_leave(entered);
 	}
 	softdoca_gpu_drop(m);
 	return code ? failed(__func__, "cuMemcpyAsync", code) : DOCA_SUCCESS;
@@ -292,9 +280,9 @@ doca_error_t gpu_cuda_move(struct gpu_memory *m)
 	void *contents = malloc(m->mapped);
 	if (!contents)
 		return REFUSE(DOCA_ERROR_NO_MEMORY, "no memory for %zu bytes", m->mapped);
-	bool entered = enter(m->gpu);
+	bool entered = cuda_enter_context(m->gpu->context);
 	doca_error_t error = replace(m, contents);
-	leave(entered);
+	cuda_leave(entered);
 	free(contents);
 	return error;
 }
