@@ -129,47 +129,27 @@ doca_error_t doca_rdma_destroy(struct doca_rdma *rdma);
 DOCA_EXPERIMENTAL
 struct doca_ctx *doca_rdma_as_ctx(struct doca_rdma *rdma);
 
-/* Returns SUCCESS, or NOT_SUPPORTED for a device without RDMA. */
+/* Return SUCCESS, or NOT_SUPPORTED for a device without RDMA. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_rdma_cap_task_receive_is_supported(const struct doca_devinfo *devinfo);
-
-/* Returns SUCCESS, or NOT_SUPPORTED for a device without RDMA. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_rdma_cap_task_send_is_supported(const struct doca_devinfo *devinfo);
-
-/* Returns SUCCESS, or NOT_SUPPORTED for a device without RDMA. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_rdma_cap_task_send_imm_is_supported(const struct doca_devinfo *devinfo);
-
-/* Returns SUCCESS, or NOT_SUPPORTED for a device without RDMA. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_rdma_cap_task_read_is_supported(const struct doca_devinfo *devinfo);
-
-/* Returns SUCCESS, or NOT_SUPPORTED for a device without RDMA. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_rdma_cap_task_write_is_supported(const struct doca_devinfo *devinfo);
-
-/* Returns SUCCESS, or NOT_SUPPORTED for a device without RDMA. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_rdma_cap_task_write_imm_is_supported(const struct doca_devinfo *devinfo);
-
-/* Returns SUCCESS, or NOT_SUPPORTED for a device without RDMA. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_rdma_cap_task_atomic_cmp_swp_is_supported(const struct doca_devinfo *devinfo);
-
-/* Returns SUCCESS, or NOT_SUPPORTED for a device without RDMA. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_rdma_cap_task_atomic_fetch_add_is_supported(const struct doca_devinfo *devinfo);
-
-/* Returns SUCCESS, or NOT_SUPPORTED for a device without RDMA. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_rdma_cap_task_remote_net_sync_event_get_is_supported(const struct doca_devinfo *devinfo);
-
-/* Returns SUCCESS, or NOT_SUPPORTED for a device without RDMA. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_rdma_cap_task_remote_net_sync_event_notify_set_is_supported(const struct doca_devinfo *devinfo);
-
-/* Returns SUCCESS, or NOT_SUPPORTED for a device without RDMA. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_rdma_cap_task_remote_net_sync_event_notify_add_is_supported(const struct doca_devinfo *devinfo);
 
@@ -374,415 +354,244 @@ doca_error_t doca_rdma_connection_get_id(const struct doca_rdma_connection *rdma
 DOCA_EXPERIMENTAL
 doca_error_t doca_rdma_get_gpu_handle(struct doca_rdma *rdma, struct doca_gpu_dev_rdma **gpu_rdma);
 
-/* Sets the number of receives and the callbacks for success and failure. Errors: BAD_STATE if
- * the context is started; INVALID_VALUE if a callback is NULL or the number is 0 or above
- * 65,536. */
+/* Set the number of tasks of a type, and the callbacks for success and failure. Errors: BAD_STATE if the
+ * context is started; INVALID_VALUE if a callback is NULL or the number is 0 or above 65,536. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_rdma_task_receive_set_conf(struct doca_rdma *rdma,
 	doca_rdma_task_receive_completion_cb_t successful_task_completion_cb,
 	doca_rdma_task_receive_completion_cb_t error_task_completion_cb, uint32_t num_tasks);
-
-/* Sets the number of sends and the callbacks for success and failure. Errors: BAD_STATE if the
- * context is started; INVALID_VALUE if a callback is NULL or the number is 0 or above 65,536. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_rdma_task_send_set_conf(struct doca_rdma *rdma,
 	doca_rdma_task_send_completion_cb_t successful_task_completion_cb,
 	doca_rdma_task_send_completion_cb_t error_task_completion_cb, uint32_t num_tasks);
-
-/* Sets the number of sends with an immediate value and the callbacks for success and failure.
- * Errors: BAD_STATE if the context is started; INVALID_VALUE if a callback is NULL or the
- * number is 0 or above 65,536. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_rdma_task_send_imm_set_conf(struct doca_rdma *rdma,
 	doca_rdma_task_send_imm_completion_cb_t successful_task_completion_cb,
 	doca_rdma_task_send_imm_completion_cb_t error_task_completion_cb, uint32_t num_tasks);
-
-/* Sets the number of reads and the callbacks for success and failure. Errors: BAD_STATE if the
- * context is started; INVALID_VALUE if a callback is NULL or the number is 0 or above 65,536. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_rdma_task_read_set_conf(struct doca_rdma *rdma,
 	doca_rdma_task_read_completion_cb_t successful_task_completion_cb,
 	doca_rdma_task_read_completion_cb_t error_task_completion_cb, uint32_t num_tasks);
-
-/* Sets the number of writes and the callbacks for success and failure. Errors: BAD_STATE if
- * the context is started; INVALID_VALUE if a callback is NULL or the number is 0 or above
- * 65,536. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_rdma_task_write_set_conf(struct doca_rdma *rdma,
 	doca_rdma_task_write_completion_cb_t successful_task_completion_cb,
 	doca_rdma_task_write_completion_cb_t error_task_completion_cb, uint32_t num_tasks);
-
-/* Sets the number of writes with an immediate value and the callbacks for success and failure.
- * Errors: BAD_STATE if the context is started; INVALID_VALUE if a callback is NULL or the
- * number is 0 or above 65,536. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_rdma_task_write_imm_set_conf(struct doca_rdma *rdma,
 	doca_rdma_task_write_imm_completion_cb_t successful_task_completion_cb,
 	doca_rdma_task_write_imm_completion_cb_t error_task_completion_cb, uint32_t num_tasks);
-
-/* Sets the number of compare-and-swap operations and the callbacks for success and failure.
- * Errors: BAD_STATE if the context is started; INVALID_VALUE if a callback is NULL or the
- * number is 0 or above 65,536. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_rdma_task_atomic_cmp_swp_set_conf(struct doca_rdma *rdma,
 	doca_rdma_task_atomic_cmp_swp_completion_cb_t successful_task_completion_cb,
 	doca_rdma_task_atomic_cmp_swp_completion_cb_t error_task_completion_cb, uint32_t num_tasks);
-
-/* Sets the number of fetch-and-add operations and the callbacks for success and failure.
- * Errors: BAD_STATE if the context is started; INVALID_VALUE if a callback is NULL or the
- * number is 0 or above 65,536. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_rdma_task_atomic_fetch_add_set_conf(struct doca_rdma *rdma,
 	doca_rdma_task_atomic_fetch_add_completion_cb_t successful_task_completion_cb,
 	doca_rdma_task_atomic_fetch_add_completion_cb_t error_task_completion_cb, uint32_t num_tasks);
-
-/* Allocates one of the configured tasks. dst_buf may be NULL, for a message without bytes or a
- * write with an immediate value. Errors: BAD_STATE if the context is not running; NO_MEMORY if
- * all tasks are allocated; INVALID_VALUE for an invalid connection or buffer. */
-DOCA_EXPERIMENTAL
-doca_error_t doca_rdma_task_receive_allocate_init(struct doca_rdma *rdma, struct doca_buf *dst_buf, union doca_data user_data,
-	struct doca_rdma_task_receive **task);
-
-/* Allocates one of the configured tasks. src_buf may be NULL, for a message without bytes.
- * Errors: BAD_STATE if the context is not running; NO_MEMORY if all tasks are allocated;
- * INVALID_VALUE for an invalid connection or buffer. */
-DOCA_EXPERIMENTAL
-doca_error_t doca_rdma_task_send_allocate_init(struct doca_rdma *rdma, struct doca_rdma_connection *rdma_connection, const struct doca_buf *src_buf, union doca_data user_data,
-	struct doca_rdma_task_send **task);
-
-/* Allocates one of the configured tasks. src_buf may be NULL, for a message without bytes.
- * Errors: BAD_STATE if the context is not running; NO_MEMORY if all tasks are allocated;
- * INVALID_VALUE for an invalid connection or buffer. */
-DOCA_EXPERIMENTAL
-doca_error_t doca_rdma_task_send_imm_allocate_init(struct doca_rdma *rdma, struct doca_rdma_connection *rdma_connection, const struct doca_buf *src_buf,
-	doca_be32_t immediate_data, union doca_data user_data,
-	struct doca_rdma_task_send_imm **task);
-
-/* Allocates one of the configured tasks. src_buf is the peer's. Errors: BAD_STATE if the
- * context is not running; NO_MEMORY if all tasks are allocated; INVALID_VALUE for an invalid
- * connection or buffer. */
-DOCA_EXPERIMENTAL
-doca_error_t doca_rdma_task_read_allocate_init(struct doca_rdma *rdma, struct doca_rdma_connection *rdma_connection, const struct doca_buf *src_buf, struct doca_buf *dst_buf, union doca_data user_data,
-	struct doca_rdma_task_read **task);
-
-/* Allocates one of the configured tasks. dst_buf is the peer's. Errors: BAD_STATE if the
- * context is not running; NO_MEMORY if all tasks are allocated; INVALID_VALUE for an invalid
- * connection or buffer. */
-DOCA_EXPERIMENTAL
-doca_error_t doca_rdma_task_write_allocate_init(struct doca_rdma *rdma, struct doca_rdma_connection *rdma_connection, const struct doca_buf *src_buf, struct doca_buf *dst_buf, union doca_data user_data,
-	struct doca_rdma_task_write **task);
-
-/* Allocates one of the configured tasks. dst_buf is the peer's. It uses a receive of the peer.
- * Without bytes, both buffers may be NULL. Errors: BAD_STATE if the context is not running;
- * NO_MEMORY if all tasks are allocated; INVALID_VALUE for an invalid connection or buffer. */
-DOCA_EXPERIMENTAL
-doca_error_t doca_rdma_task_write_imm_allocate_init(struct doca_rdma *rdma, struct doca_rdma_connection *rdma_connection, const struct doca_buf *src_buf, struct doca_buf *dst_buf,
-	doca_be32_t immediate_data, union doca_data user_data,
-	struct doca_rdma_task_write_imm **task);
-
-/* Allocates one of the configured tasks. dst_buf is the peer's word of 8 bytes, aligned;
- * result_buf gets its old value. The word becomes swap_data if it is cmp_data. Errors:
- * BAD_STATE if the context is not running; NO_MEMORY if all tasks are allocated; INVALID_VALUE
- * for an invalid connection or buffer. */
-DOCA_EXPERIMENTAL
-doca_error_t doca_rdma_task_atomic_cmp_swp_allocate_init(struct doca_rdma *rdma, struct doca_rdma_connection *rdma_connection, struct doca_buf *dst_buf, struct doca_buf *result_buf,
-	uint64_t cmp_data, uint64_t swap_data, union doca_data user_data,
-	struct doca_rdma_task_atomic_cmp_swp **task);
-
-/* Allocates one of the configured tasks. dst_buf is the peer's word of 8 bytes, aligned;
- * result_buf gets its old value. add_data is added to the word. Errors: BAD_STATE if the
- * context is not running; NO_MEMORY if all tasks are allocated; INVALID_VALUE for an invalid
- * connection or buffer. */
-DOCA_EXPERIMENTAL
-doca_error_t doca_rdma_task_atomic_fetch_add_allocate_init(struct doca_rdma *rdma, struct doca_rdma_connection *rdma_connection, struct doca_buf *dst_buf, struct doca_buf *result_buf,
-	uint64_t add_data, union doca_data user_data,
-	struct doca_rdma_task_atomic_fetch_add **task);
-
-/* Returns the task, for doca_task_submit() and doca_task_free(); NULL for an invalid handle.
- * */
-DOCA_EXPERIMENTAL
-struct doca_task *doca_rdma_task_receive_as_task(struct doca_rdma_task_receive *task);
-
-/* Returns the task, for doca_task_submit() and doca_task_free(); NULL for an invalid handle.
- * */
-DOCA_EXPERIMENTAL
-struct doca_task *doca_rdma_task_send_as_task(struct doca_rdma_task_send *task);
-
-/* Returns the task, for doca_task_submit() and doca_task_free(); NULL for an invalid handle.
- * */
-DOCA_EXPERIMENTAL
-struct doca_task *doca_rdma_task_send_imm_as_task(struct doca_rdma_task_send_imm *task);
-
-/* Returns the task, for doca_task_submit() and doca_task_free(); NULL for an invalid handle.
- * */
-DOCA_EXPERIMENTAL
-struct doca_task *doca_rdma_task_read_as_task(struct doca_rdma_task_read *task);
-
-/* Returns the task, for doca_task_submit() and doca_task_free(); NULL for an invalid handle.
- * */
-DOCA_EXPERIMENTAL
-struct doca_task *doca_rdma_task_write_as_task(struct doca_rdma_task_write *task);
-
-/* Returns the task, for doca_task_submit() and doca_task_free(); NULL for an invalid handle.
- * */
-DOCA_EXPERIMENTAL
-struct doca_task *doca_rdma_task_write_imm_as_task(struct doca_rdma_task_write_imm *task);
-
-/* Returns the task, for doca_task_submit() and doca_task_free(); NULL for an invalid handle.
- * */
-DOCA_EXPERIMENTAL
-struct doca_task *doca_rdma_task_atomic_cmp_swp_as_task(struct doca_rdma_task_atomic_cmp_swp *task);
-
-/* Returns the task, for doca_task_submit() and doca_task_free(); NULL for an invalid handle.
- * */
-DOCA_EXPERIMENTAL
-struct doca_task *doca_rdma_task_atomic_fetch_add_as_task(struct doca_rdma_task_atomic_fetch_add *task);
-
-/* Sets dst_buf. Ignored while the task is in flight. */
-DOCA_EXPERIMENTAL
-void doca_rdma_task_receive_set_dst_buf(struct doca_rdma_task_receive *task, struct doca_buf *dst_buf);
-
-/* Returns dst_buf; NULL for an invalid handle. */
-DOCA_EXPERIMENTAL
-struct doca_buf *doca_rdma_task_receive_get_dst_buf(const struct doca_rdma_task_receive *task);
-
-/* Sets src_buf. Ignored while the task is in flight. */
-DOCA_EXPERIMENTAL
-void doca_rdma_task_send_set_src_buf(struct doca_rdma_task_send *task, const struct doca_buf *src_buf);
-
-/* Returns src_buf; NULL for an invalid handle. */
-DOCA_EXPERIMENTAL
-const struct doca_buf *doca_rdma_task_send_get_src_buf(const struct doca_rdma_task_send *task);
-
-/* Sets src_buf. Ignored while the task is in flight. */
-DOCA_EXPERIMENTAL
-void doca_rdma_task_send_imm_set_src_buf(struct doca_rdma_task_send_imm *task, const struct doca_buf *src_buf);
-
-/* Returns src_buf; NULL for an invalid handle. */
-DOCA_EXPERIMENTAL
-const struct doca_buf *doca_rdma_task_send_imm_get_src_buf(const struct doca_rdma_task_send_imm *task);
-
-/* Sets immediate_data. Ignored while the task is in flight. */
-DOCA_EXPERIMENTAL
-void doca_rdma_task_send_imm_set_immediate_data(struct doca_rdma_task_send_imm *task, doca_be32_t immediate_data);
-
-/* Returns immediate_data; 0 for an invalid handle. */
-DOCA_EXPERIMENTAL
-doca_be32_t doca_rdma_task_send_imm_get_immediate_data(const struct doca_rdma_task_send_imm *task);
-
-/* Sets src_buf. Ignored while the task is in flight. */
-DOCA_EXPERIMENTAL
-void doca_rdma_task_read_set_src_buf(struct doca_rdma_task_read *task, const struct doca_buf *src_buf);
-
-/* Returns src_buf; NULL for an invalid handle. */
-DOCA_EXPERIMENTAL
-const struct doca_buf *doca_rdma_task_read_get_src_buf(const struct doca_rdma_task_read *task);
-
-/* Sets dst_buf. Ignored while the task is in flight. */
-DOCA_EXPERIMENTAL
-void doca_rdma_task_read_set_dst_buf(struct doca_rdma_task_read *task, struct doca_buf *dst_buf);
-
-/* Returns dst_buf; NULL for an invalid handle. */
-DOCA_EXPERIMENTAL
-struct doca_buf *doca_rdma_task_read_get_dst_buf(const struct doca_rdma_task_read *task);
-
-/* Sets src_buf. Ignored while the task is in flight. */
-DOCA_EXPERIMENTAL
-void doca_rdma_task_write_set_src_buf(struct doca_rdma_task_write *task, const struct doca_buf *src_buf);
-
-/* Returns src_buf; NULL for an invalid handle. */
-DOCA_EXPERIMENTAL
-const struct doca_buf *doca_rdma_task_write_get_src_buf(const struct doca_rdma_task_write *task);
-
-/* Sets dst_buf. Ignored while the task is in flight. */
-DOCA_EXPERIMENTAL
-void doca_rdma_task_write_set_dst_buf(struct doca_rdma_task_write *task, struct doca_buf *dst_buf);
-
-/* Returns dst_buf; NULL for an invalid handle. */
-DOCA_EXPERIMENTAL
-struct doca_buf *doca_rdma_task_write_get_dst_buf(const struct doca_rdma_task_write *task);
-
-/* Sets src_buf. Ignored while the task is in flight. */
-DOCA_EXPERIMENTAL
-void doca_rdma_task_write_imm_set_src_buf(struct doca_rdma_task_write_imm *task, const struct doca_buf *src_buf);
-
-/* Returns src_buf; NULL for an invalid handle. */
-DOCA_EXPERIMENTAL
-const struct doca_buf *doca_rdma_task_write_imm_get_src_buf(const struct doca_rdma_task_write_imm *task);
-
-/* Sets dst_buf. Ignored while the task is in flight. */
-DOCA_EXPERIMENTAL
-void doca_rdma_task_write_imm_set_dst_buf(struct doca_rdma_task_write_imm *task, struct doca_buf *dst_buf);
-
-/* Returns dst_buf; NULL for an invalid handle. */
-DOCA_EXPERIMENTAL
-struct doca_buf *doca_rdma_task_write_imm_get_dst_buf(const struct doca_rdma_task_write_imm *task);
-
-/* Sets immediate_data. Ignored while the task is in flight. */
-DOCA_EXPERIMENTAL
-void doca_rdma_task_write_imm_set_immediate_data(struct doca_rdma_task_write_imm *task, doca_be32_t immediate_data);
-
-/* Returns immediate_data; 0 for an invalid handle. */
-DOCA_EXPERIMENTAL
-doca_be32_t doca_rdma_task_write_imm_get_immediate_data(const struct doca_rdma_task_write_imm *task);
-
-/* Sets dst_buf. Ignored while the task is in flight. */
-DOCA_EXPERIMENTAL
-void doca_rdma_task_atomic_cmp_swp_set_dst_buf(struct doca_rdma_task_atomic_cmp_swp *task, struct doca_buf *dst_buf);
-
-/* Returns dst_buf; NULL for an invalid handle. */
-DOCA_EXPERIMENTAL
-struct doca_buf *doca_rdma_task_atomic_cmp_swp_get_dst_buf(const struct doca_rdma_task_atomic_cmp_swp *task);
-
-/* Sets result_buf. Ignored while the task is in flight. */
-DOCA_EXPERIMENTAL
-void doca_rdma_task_atomic_cmp_swp_set_result_buf(struct doca_rdma_task_atomic_cmp_swp *task, struct doca_buf *result_buf);
-
-/* Returns result_buf; NULL for an invalid handle. */
-DOCA_EXPERIMENTAL
-struct doca_buf *doca_rdma_task_atomic_cmp_swp_get_result_buf(const struct doca_rdma_task_atomic_cmp_swp *task);
-
-/* Sets cmp_data. Ignored while the task is in flight. */
-DOCA_EXPERIMENTAL
-void doca_rdma_task_atomic_cmp_swp_set_cmp_data(struct doca_rdma_task_atomic_cmp_swp *task, uint64_t cmp_data);
-
-/* Returns cmp_data; 0 for an invalid handle. */
-DOCA_EXPERIMENTAL
-uint64_t doca_rdma_task_atomic_cmp_swp_get_cmp_data(const struct doca_rdma_task_atomic_cmp_swp *task);
-
-/* Sets swap_data. Ignored while the task is in flight. */
-DOCA_EXPERIMENTAL
-void doca_rdma_task_atomic_cmp_swp_set_swap_data(struct doca_rdma_task_atomic_cmp_swp *task, uint64_t swap_data);
-
-/* Returns swap_data; 0 for an invalid handle. */
-DOCA_EXPERIMENTAL
-uint64_t doca_rdma_task_atomic_cmp_swp_get_swap_data(const struct doca_rdma_task_atomic_cmp_swp *task);
-
-/* Sets dst_buf. Ignored while the task is in flight. */
-DOCA_EXPERIMENTAL
-void doca_rdma_task_atomic_fetch_add_set_dst_buf(struct doca_rdma_task_atomic_fetch_add *task, struct doca_buf *dst_buf);
-
-/* Returns dst_buf; NULL for an invalid handle. */
-DOCA_EXPERIMENTAL
-struct doca_buf *doca_rdma_task_atomic_fetch_add_get_dst_buf(const struct doca_rdma_task_atomic_fetch_add *task);
-
-/* Sets result_buf. Ignored while the task is in flight. */
-DOCA_EXPERIMENTAL
-void doca_rdma_task_atomic_fetch_add_set_result_buf(struct doca_rdma_task_atomic_fetch_add *task, struct doca_buf *result_buf);
-
-/* Returns result_buf; NULL for an invalid handle. */
-DOCA_EXPERIMENTAL
-struct doca_buf *doca_rdma_task_atomic_fetch_add_get_result_buf(const struct doca_rdma_task_atomic_fetch_add *task);
-
-/* Sets add_data. Ignored while the task is in flight. */
-DOCA_EXPERIMENTAL
-void doca_rdma_task_atomic_fetch_add_set_add_data(struct doca_rdma_task_atomic_fetch_add *task, uint64_t add_data);
-
-/* Returns add_data; 0 for an invalid handle. */
-DOCA_EXPERIMENTAL
-uint64_t doca_rdma_task_atomic_fetch_add_get_add_data(const struct doca_rdma_task_atomic_fetch_add *task);
-
-/* Sets the number of tasks that get a peer's sync event, and the callbacks for success and
- * failure. Errors: BAD_STATE if the context is started; INVALID_VALUE if a callback is NULL or the
- * number is 0 or above 65,536. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_rdma_task_remote_net_sync_event_get_set_conf(struct doca_rdma *rdma,
 	doca_rdma_task_remote_net_sync_event_get_completion_cb_t successful_task_completion_cb,
 	doca_rdma_task_remote_net_sync_event_get_completion_cb_t error_task_completion_cb, uint32_t num_tasks);
-
-/* Sets the number of tasks that set a peer's sync event, and the callbacks for success and
- * failure. Errors: BAD_STATE if the context is started; INVALID_VALUE if a callback is NULL or the
- * number is 0 or above 65,536. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_rdma_task_remote_net_sync_event_notify_set_set_conf(struct doca_rdma *rdma,
 	doca_rdma_task_remote_net_sync_event_notify_set_completion_cb_t successful_task_completion_cb,
 	doca_rdma_task_remote_net_sync_event_notify_set_completion_cb_t error_task_completion_cb, uint32_t num_tasks);
-
-/* Sets the number of tasks that add to a peer's sync event, and the callbacks for success and
- * failure. Errors: BAD_STATE if the context is started; INVALID_VALUE if a callback is NULL or the
- * number is 0 or above 65,536. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_rdma_task_remote_net_sync_event_notify_add_set_conf(struct doca_rdma *rdma,
 	doca_rdma_task_remote_net_sync_event_notify_add_completion_cb_t successful_task_completion_cb,
 	doca_rdma_task_remote_net_sync_event_notify_add_completion_cb_t error_task_completion_cb, uint32_t num_tasks);
 
-/* Allocates a task that appends the value of a peer's sync event, 8 bytes, to dst_buf.
- * Tasks on sync events start when those before them on the connection have completed, and are executed
- * by doca_pe_progress(); a later write may arrive before. The event may be of any process.
- * Errors: BAD_STATE unless the context runs; NO_MEMORY if all tasks are allocated; INVALID_VALUE. */
+/* Allocate one of the configured tasks. Errors: BAD_STATE if the context is not running; NO_MEMORY if all
+ * tasks of the type are allocated; INVALID_VALUE for an invalid connection, buffer or event. */
+
+/* dst_buf may be NULL, for a message without bytes or a write with an immediate value. */
+DOCA_EXPERIMENTAL
+doca_error_t doca_rdma_task_receive_allocate_init(struct doca_rdma *rdma, struct doca_buf *dst_buf, union doca_data user_data,
+	struct doca_rdma_task_receive **task);
+
+/* src_buf may be NULL, for a message without bytes. */
+DOCA_EXPERIMENTAL
+doca_error_t doca_rdma_task_send_allocate_init(struct doca_rdma *rdma, struct doca_rdma_connection *rdma_connection, const struct doca_buf *src_buf, union doca_data user_data,
+	struct doca_rdma_task_send **task);
+DOCA_EXPERIMENTAL
+doca_error_t doca_rdma_task_send_imm_allocate_init(struct doca_rdma *rdma, struct doca_rdma_connection *rdma_connection, const struct doca_buf *src_buf,
+	doca_be32_t immediate_data, union doca_data user_data,
+	struct doca_rdma_task_send_imm **task);
+
+/* src_buf is the peer's. */
+DOCA_EXPERIMENTAL
+doca_error_t doca_rdma_task_read_allocate_init(struct doca_rdma *rdma, struct doca_rdma_connection *rdma_connection, const struct doca_buf *src_buf, struct doca_buf *dst_buf, union doca_data user_data,
+	struct doca_rdma_task_read **task);
+
+/* dst_buf is the peer's. */
+DOCA_EXPERIMENTAL
+doca_error_t doca_rdma_task_write_allocate_init(struct doca_rdma *rdma, struct doca_rdma_connection *rdma_connection, const struct doca_buf *src_buf, struct doca_buf *dst_buf, union doca_data user_data,
+	struct doca_rdma_task_write **task);
+
+/* dst_buf is the peer's. It uses a receive of the peer. Without bytes, both buffers may be NULL. */
+DOCA_EXPERIMENTAL
+doca_error_t doca_rdma_task_write_imm_allocate_init(struct doca_rdma *rdma, struct doca_rdma_connection *rdma_connection, const struct doca_buf *src_buf, struct doca_buf *dst_buf,
+	doca_be32_t immediate_data, union doca_data user_data,
+	struct doca_rdma_task_write_imm **task);
+
+/* dst_buf is the peer's word of 8 bytes, aligned; result_buf gets its old value. The word becomes swap_data if
+ * it is cmp_data. */
+DOCA_EXPERIMENTAL
+doca_error_t doca_rdma_task_atomic_cmp_swp_allocate_init(struct doca_rdma *rdma, struct doca_rdma_connection *rdma_connection, struct doca_buf *dst_buf, struct doca_buf *result_buf,
+	uint64_t cmp_data, uint64_t swap_data, union doca_data user_data,
+	struct doca_rdma_task_atomic_cmp_swp **task);
+
+/* The same, but add_data is added to the word. */
+DOCA_EXPERIMENTAL
+doca_error_t doca_rdma_task_atomic_fetch_add_allocate_init(struct doca_rdma *rdma, struct doca_rdma_connection *rdma_connection, struct doca_buf *dst_buf, struct doca_buf *result_buf,
+	uint64_t add_data, union doca_data user_data,
+	struct doca_rdma_task_atomic_fetch_add **task);
+
+/* Appends the value of a peer's sync event, 8 bytes, to dst_buf. Tasks on sync events start when those before
+ * them on the connection have completed, and are executed by doca_pe_progress(); a later write may arrive
+ * before. The event may be of any process. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_rdma_task_remote_net_sync_event_get_allocate_init(
 	struct doca_rdma *rdma, struct doca_rdma_connection *rdma_connection,
 	struct doca_sync_event_remote_net *event, struct doca_buf *dst_buf, union doca_data user_data,
 	struct doca_rdma_task_remote_net_sync_event_get **task);
 
-/* Returns the task; NULL for an invalid handle. */
-DOCA_EXPERIMENTAL
-struct doca_task *doca_rdma_task_remote_net_sync_event_get_as_task(
-	struct doca_rdma_task_remote_net_sync_event_get *task);
-
-/* Allocates a task that sets a peer's sync event to the 8 bytes of src_buf.
- * Errors: BAD_STATE unless the context runs; NO_MEMORY if all tasks are allocated; INVALID_VALUE. */
+/* Sets a peer's sync event to the 8 bytes of src_buf. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_rdma_task_remote_net_sync_event_notify_set_allocate_init(
 	struct doca_rdma *rdma, struct doca_rdma_connection *rdma_connection,
 	struct doca_sync_event_remote_net *event, const struct doca_buf *src_buf, union doca_data user_data,
 	struct doca_rdma_task_remote_net_sync_event_notify_set **task);
 
-/* Returns the task; NULL for an invalid handle. */
-DOCA_EXPERIMENTAL
-struct doca_task *doca_rdma_task_remote_net_sync_event_notify_set_as_task(
-	struct doca_rdma_task_remote_net_sync_event_notify_set *task);
-
-/* Allocates a task that adds to a peer's sync event, and appends its previous value to result_buf.
- * Errors: BAD_STATE unless the context runs; NO_MEMORY if all tasks are allocated; INVALID_VALUE. */
+/* Adds to a peer's sync event, and appends its previous value to result_buf. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_rdma_task_remote_net_sync_event_notify_add_allocate_init(
 	struct doca_rdma *rdma, struct doca_rdma_connection *rdma_connection,
 	struct doca_sync_event_remote_net *event, struct doca_buf *result_buf, uint64_t add_data, union doca_data user_data,
 	struct doca_rdma_task_remote_net_sync_event_notify_add **task);
 
-/* Returns the task; NULL for an invalid handle. */
+/* Return the task; NULL for an invalid handle. */
+DOCA_EXPERIMENTAL
+struct doca_task *doca_rdma_task_receive_as_task(struct doca_rdma_task_receive *task);
+DOCA_EXPERIMENTAL
+struct doca_task *doca_rdma_task_send_as_task(struct doca_rdma_task_send *task);
+DOCA_EXPERIMENTAL
+struct doca_task *doca_rdma_task_send_imm_as_task(struct doca_rdma_task_send_imm *task);
+DOCA_EXPERIMENTAL
+struct doca_task *doca_rdma_task_read_as_task(struct doca_rdma_task_read *task);
+DOCA_EXPERIMENTAL
+struct doca_task *doca_rdma_task_write_as_task(struct doca_rdma_task_write *task);
+DOCA_EXPERIMENTAL
+struct doca_task *doca_rdma_task_write_imm_as_task(struct doca_rdma_task_write_imm *task);
+DOCA_EXPERIMENTAL
+struct doca_task *doca_rdma_task_atomic_cmp_swp_as_task(struct doca_rdma_task_atomic_cmp_swp *task);
+DOCA_EXPERIMENTAL
+struct doca_task *doca_rdma_task_atomic_fetch_add_as_task(struct doca_rdma_task_atomic_fetch_add *task);
+DOCA_EXPERIMENTAL
+struct doca_task *doca_rdma_task_remote_net_sync_event_get_as_task(
+	struct doca_rdma_task_remote_net_sync_event_get *task);
+DOCA_EXPERIMENTAL
+struct doca_task *doca_rdma_task_remote_net_sync_event_notify_set_as_task(
+	struct doca_rdma_task_remote_net_sync_event_notify_set *task);
 DOCA_EXPERIMENTAL
 struct doca_task *doca_rdma_task_remote_net_sync_event_notify_add_as_task(
 	struct doca_rdma_task_remote_net_sync_event_notify_add *task);
 
-/* Sets dst_buf. Ignored while the task is in flight. */
+/* Set a field, which is ignored while the task is in flight, and return it; NULL or 0 for an invalid
+ * handle. */
+DOCA_EXPERIMENTAL
+void doca_rdma_task_receive_set_dst_buf(struct doca_rdma_task_receive *task, struct doca_buf *dst_buf);
+DOCA_EXPERIMENTAL
+struct doca_buf *doca_rdma_task_receive_get_dst_buf(const struct doca_rdma_task_receive *task);
+DOCA_EXPERIMENTAL
+void doca_rdma_task_send_set_src_buf(struct doca_rdma_task_send *task, const struct doca_buf *src_buf);
+DOCA_EXPERIMENTAL
+const struct doca_buf *doca_rdma_task_send_get_src_buf(const struct doca_rdma_task_send *task);
+DOCA_EXPERIMENTAL
+void doca_rdma_task_send_imm_set_src_buf(struct doca_rdma_task_send_imm *task, const struct doca_buf *src_buf);
+DOCA_EXPERIMENTAL
+const struct doca_buf *doca_rdma_task_send_imm_get_src_buf(const struct doca_rdma_task_send_imm *task);
+DOCA_EXPERIMENTAL
+void doca_rdma_task_send_imm_set_immediate_data(struct doca_rdma_task_send_imm *task, doca_be32_t immediate_data);
+DOCA_EXPERIMENTAL
+doca_be32_t doca_rdma_task_send_imm_get_immediate_data(const struct doca_rdma_task_send_imm *task);
+DOCA_EXPERIMENTAL
+void doca_rdma_task_read_set_src_buf(struct doca_rdma_task_read *task, const struct doca_buf *src_buf);
+DOCA_EXPERIMENTAL
+const struct doca_buf *doca_rdma_task_read_get_src_buf(const struct doca_rdma_task_read *task);
+DOCA_EXPERIMENTAL
+void doca_rdma_task_read_set_dst_buf(struct doca_rdma_task_read *task, struct doca_buf *dst_buf);
+DOCA_EXPERIMENTAL
+struct doca_buf *doca_rdma_task_read_get_dst_buf(const struct doca_rdma_task_read *task);
+DOCA_EXPERIMENTAL
+void doca_rdma_task_write_set_src_buf(struct doca_rdma_task_write *task, const struct doca_buf *src_buf);
+DOCA_EXPERIMENTAL
+const struct doca_buf *doca_rdma_task_write_get_src_buf(const struct doca_rdma_task_write *task);
+DOCA_EXPERIMENTAL
+void doca_rdma_task_write_set_dst_buf(struct doca_rdma_task_write *task, struct doca_buf *dst_buf);
+DOCA_EXPERIMENTAL
+struct doca_buf *doca_rdma_task_write_get_dst_buf(const struct doca_rdma_task_write *task);
+DOCA_EXPERIMENTAL
+void doca_rdma_task_write_imm_set_src_buf(struct doca_rdma_task_write_imm *task, const struct doca_buf *src_buf);
+DOCA_EXPERIMENTAL
+const struct doca_buf *doca_rdma_task_write_imm_get_src_buf(const struct doca_rdma_task_write_imm *task);
+DOCA_EXPERIMENTAL
+void doca_rdma_task_write_imm_set_dst_buf(struct doca_rdma_task_write_imm *task, struct doca_buf *dst_buf);
+DOCA_EXPERIMENTAL
+struct doca_buf *doca_rdma_task_write_imm_get_dst_buf(const struct doca_rdma_task_write_imm *task);
+DOCA_EXPERIMENTAL
+void doca_rdma_task_write_imm_set_immediate_data(struct doca_rdma_task_write_imm *task, doca_be32_t immediate_data);
+DOCA_EXPERIMENTAL
+doca_be32_t doca_rdma_task_write_imm_get_immediate_data(const struct doca_rdma_task_write_imm *task);
+DOCA_EXPERIMENTAL
+void doca_rdma_task_atomic_cmp_swp_set_dst_buf(struct doca_rdma_task_atomic_cmp_swp *task, struct doca_buf *dst_buf);
+DOCA_EXPERIMENTAL
+struct doca_buf *doca_rdma_task_atomic_cmp_swp_get_dst_buf(const struct doca_rdma_task_atomic_cmp_swp *task);
+DOCA_EXPERIMENTAL
+void doca_rdma_task_atomic_cmp_swp_set_result_buf(struct doca_rdma_task_atomic_cmp_swp *task, struct doca_buf *result_buf);
+DOCA_EXPERIMENTAL
+struct doca_buf *doca_rdma_task_atomic_cmp_swp_get_result_buf(const struct doca_rdma_task_atomic_cmp_swp *task);
+DOCA_EXPERIMENTAL
+void doca_rdma_task_atomic_cmp_swp_set_cmp_data(struct doca_rdma_task_atomic_cmp_swp *task, uint64_t cmp_data);
+DOCA_EXPERIMENTAL
+uint64_t doca_rdma_task_atomic_cmp_swp_get_cmp_data(const struct doca_rdma_task_atomic_cmp_swp *task);
+DOCA_EXPERIMENTAL
+void doca_rdma_task_atomic_cmp_swp_set_swap_data(struct doca_rdma_task_atomic_cmp_swp *task, uint64_t swap_data);
+DOCA_EXPERIMENTAL
+uint64_t doca_rdma_task_atomic_cmp_swp_get_swap_data(const struct doca_rdma_task_atomic_cmp_swp *task);
+DOCA_EXPERIMENTAL
+void doca_rdma_task_atomic_fetch_add_set_dst_buf(struct doca_rdma_task_atomic_fetch_add *task, struct doca_buf *dst_buf);
+DOCA_EXPERIMENTAL
+struct doca_buf *doca_rdma_task_atomic_fetch_add_get_dst_buf(const struct doca_rdma_task_atomic_fetch_add *task);
+DOCA_EXPERIMENTAL
+void doca_rdma_task_atomic_fetch_add_set_result_buf(struct doca_rdma_task_atomic_fetch_add *task, struct doca_buf *result_buf);
+DOCA_EXPERIMENTAL
+struct doca_buf *doca_rdma_task_atomic_fetch_add_get_result_buf(const struct doca_rdma_task_atomic_fetch_add *task);
+DOCA_EXPERIMENTAL
+void doca_rdma_task_atomic_fetch_add_set_add_data(struct doca_rdma_task_atomic_fetch_add *task, uint64_t add_data);
+DOCA_EXPERIMENTAL
+uint64_t doca_rdma_task_atomic_fetch_add_get_add_data(const struct doca_rdma_task_atomic_fetch_add *task);
 DOCA_EXPERIMENTAL
 void doca_rdma_task_remote_net_sync_event_get_set_dst_buf(
 	struct doca_rdma_task_remote_net_sync_event_get *task, struct doca_buf *dst_buf);
-
-/* Returns dst_buf; NULL for an invalid handle. */
 DOCA_EXPERIMENTAL
 struct doca_buf *doca_rdma_task_remote_net_sync_event_get_get_dst_buf(
 	const struct doca_rdma_task_remote_net_sync_event_get *task);
-
-/* Sets src_buf. Ignored while the task is in flight. */
 DOCA_EXPERIMENTAL
 void doca_rdma_task_remote_net_sync_event_notify_set_set_src_buf(
 	struct doca_rdma_task_remote_net_sync_event_notify_set *task, const struct doca_buf *src_buf);
-
-/* Returns src_buf; NULL for an invalid handle. */
 DOCA_EXPERIMENTAL
 const struct doca_buf *doca_rdma_task_remote_net_sync_event_notify_set_get_src_buf(
 	const struct doca_rdma_task_remote_net_sync_event_notify_set *task);
-
-/* Sets result_buf. Ignored while the task is in flight. */
 DOCA_EXPERIMENTAL
 void doca_rdma_task_remote_net_sync_event_notify_add_set_result_buf(
 	struct doca_rdma_task_remote_net_sync_event_notify_add *task, struct doca_buf *result_buf);
-
-/* Returns result_buf; NULL for an invalid handle. */
 DOCA_EXPERIMENTAL
 struct doca_buf *doca_rdma_task_remote_net_sync_event_notify_add_get_result_buf(
 	const struct doca_rdma_task_remote_net_sync_event_notify_add *task);
-
-/* Sets add_data. Ignored while the task is in flight. */
 DOCA_EXPERIMENTAL
 void doca_rdma_task_remote_net_sync_event_notify_add_set_add_data(
 	struct doca_rdma_task_remote_net_sync_event_notify_add *task, uint64_t add_data);
-
-/* Returns add_data; 0 for an invalid handle. */
 DOCA_EXPERIMENTAL
 uint64_t doca_rdma_task_remote_net_sync_event_notify_add_get_add_data(
 	const struct doca_rdma_task_remote_net_sync_event_notify_add *task);
