@@ -174,7 +174,7 @@ static doca_error_t start(struct doca_ctx *ctx)
 	e->full = false;
 	list_started(e);
 	comch_sweep(e);
-	e->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	e->ctx.fd = e->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	doca_error_t error = e->epoll_fd < 0 ? DOCA_ERROR_OPERATING_SYSTEM : comch_tasks_new(e);
 	if (error == DOCA_SUCCESS)
 		error = e->is_server ? comch_listen(e) : start_client(e);
@@ -283,20 +283,10 @@ void softdoca_comch_hold(struct doca_ctx *ctx, bool hold)
 			comch_connection_watch(c);
 }
 
-static int fileno_of(struct doca_ctx *ctx)
-{
-	return endpoint_of(ctx)->epoll_fd;
-}
-
 /* Socket events make the handle readable without arming. */
 static bool arm(struct doca_ctx *ctx)
 {
 	return endpoint_of(ctx)->items.first;
-}
-
-static void disarm(struct doca_ctx *ctx)
-{
-	(void)ctx;
 }
 
 void comch_notify(struct endpoint *e, struct item *i)
@@ -312,9 +302,7 @@ static const struct ctx_ops ops = {
 	.ended = ended,
 	.submit = comch_submit,
 	.progress = progress,
-	.fileno = fileno_of,
 	.arm = arm,
-	.disarm = disarm,
 	.free_task = comch_free_task,
 	.needs_pe = true,
 	.on_gpu = &ops, /* programs ask for it, for the sake of its consumers; messages are the CPU's */

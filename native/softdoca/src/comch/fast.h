@@ -260,9 +260,7 @@ bool fast_ctx_arm(struct doca_ctx *ctx);
 void fast_ctx_disarm(struct doca_ctx *ctx);
 void fast_ctx_free_task(struct doca_task *task);
 /* The functions of a context that consumers and producers have in common. */
-#define FAST_OPS                                                                                     \
-	.quiet = fast_ctx_quiet, .ended = fast_ctx_ended, .fileno = fast_ctx_fileno,                 \
-	.arm = fast_ctx_arm, .disarm = fast_ctx_disarm, .free_task = fast_ctx_free_task
+#define FAST_OPS .ended = fast_ctx_ended, .arm = fast_ctx_arm, .free_task = fast_ctx_free_task
 /* Wakes the program that polls the context. Call it from any thread, with the lock held. */
 void fast_ctx_wake(struct fast_ctx *p);
 /* Clears the effect of fast_ctx_wake(). Call it in the context's own thread. */

@@ -84,7 +84,7 @@ doca_error_t fast_ctx_start(struct fast_ctx *p)
 	int epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	int wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), code = errno;
 	fast_lock();
-	p->epoll_fd = epoll_fd;
+	p->ctx.fd = p->epoll_fd = epoll_fd;
 	p->wake_fd = wake_fd;
 	fast_unlock();
 	if (epoll_fd < 0 || wake_fd < 0 || epoll_ctl(epoll_fd, EPOLL_CTL_ADD, wake_fd, &event))
@@ -112,30 +112,13 @@ void fast_ctx_ended(struct doca_ctx *ctx)
 	p->free_tasks = NULL;
 }
 
-/* The context counts the tasks in flight. */
-bool fast_ctx_quiet(struct doca_ctx *ctx)
-{
-	(void)ctx;
-	return true;
-}
-
 /* ---- waking ---- */
-
-int fast_ctx_fileno(struct doca_ctx *ctx)
-{
-	return fast_ctx_of(ctx)->epoll_fd;
-}
 
 bool fast_ctx_arm(struct doca_ctx *ctx)
 {
 	struct fast_ctx *p = fast_ctx_of(ctx);
 	/* Progress still has to announce a consumer that is STARTING. */
 	return p->done.first || ctx->state == DOCA_CTX_STATE_STARTING;
-}
-
-void fast_ctx_disarm(struct doca_ctx *ctx)
-{
-	(void)ctx;
 }
 
 void fast_ctx_wake(struct fast_ctx *p)

@@ -319,12 +319,6 @@ static void dma_stop(struct doca_ctx *ctx)
 	e->ready = ended;
 }
 
-static bool dma_quiet(struct doca_ctx *ctx)
-{
-	(void)ctx; /* its tasks are counted by the context */
-	return true;
-}
-
 static void dma_ended(struct doca_ctx *ctx)
 {
 	pieces_end(&dma_of(ctx)->e);
@@ -469,12 +463,6 @@ static void dma_disarm(struct doca_ctx *ctx)
 	channel_disarm(&e->gpu, ctx->pe);
 }
 
-static int dma_fileno(struct doca_ctx *ctx)
-{
-	(void)ctx; /* its channels are watched separately */
-	return -1;
-}
-
 static void dma_free_task(struct doca_task *task)
 {
 	struct doca_dma_task_memcpy *t = memcpy_of(task);
@@ -496,14 +484,13 @@ struct doca_dma_task_memcpy *softdoca_memcpy_new(struct doca_dma *dma, union doc
 	return t;
 }
 
+/* Its channels' fds are watched, not one of the context. */
 const struct ctx_ops softdoca_dma_ops = {
 	.start = dma_start,
 	.stop = dma_stop,
-	.quiet = dma_quiet,
 	.ended = dma_ended,
 	.submit = dma_submit,
 	.progress = dma_progress,
-	.fileno = dma_fileno,
 	.arm = dma_arm,
 	.disarm = dma_disarm,
 	.free_task = dma_free_task,

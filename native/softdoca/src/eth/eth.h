@@ -35,16 +35,15 @@
 				      "the queue's data path is on the CPU");       \
 	} while (0)
 
+#define ETH_WAKE_NS 100000 /* interval at which a waiting program checks its queues */
 enum { TXQ_MIN = 1024, TXQ_MAX = 32768, HEADERS_MAX = 256, RXQ_MAX = 65536, ALIGN = 64 };
 
 /* Port and memory of a started queue. On a GPU: the structure for device code, the ring, the words.
- * On the CPU: `host`, which has ring and words, and a timer, which wakes a program that waits, as
- * nothing else does. */
+ * On the CPU: `host`, which has ring and words. */
 struct eth_queue {
 	struct port *port;
 	struct gpu_memory *structure, *ring, *words;
 	void *host;
-	int timer;
 };
 
 struct doca_eth_txq_gpu_event_error_send_packet {
@@ -201,14 +200,6 @@ doca_error_t eth_open(struct doca_ctx *ctx, size_t structure, size_t ring, size_
 /* The same for a queue of the CPU; its ring is at q->host, and `words` behind it. */
 doca_error_t eth_open_host(struct doca_ctx *ctx, size_t ring, size_t words, struct eth_queue *q);
 void eth_close(struct eth_queue *q);
-/* Operations of contexts that have neither tasks nor events. */
-bool eth_quiet(struct doca_ctx *ctx);
-int eth_fileno(struct doca_ctx *ctx);
-bool eth_no_event(struct doca_ctx *ctx);
-void eth_nothing(struct doca_ctx *ctx);
-/* Set and stop the timer that wakes a program that waits for a queue on the CPU. */
-void eth_wait(const struct eth_queue *q);
-void eth_wait_no_more(const struct eth_queue *q);
 /* Checks that a frame to send, or the place of one to receive, is a single buffer. */
 doca_error_t eth_check_single(const struct doca_buf *b);
 /* Checks that `callbacks` is true, n is 1 to max, and the context is idle; logs what is not. */

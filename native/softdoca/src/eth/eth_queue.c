@@ -2,18 +2,13 @@
 /* Common code of send and receive queues. */
 #include "eth.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/timerfd.h>
-#include <unistd.h>
-
-#define WAKE_NS 100000 /* interval at which a waiting program checks its queues */
 
 doca_error_t eth_open(struct doca_ctx *ctx, size_t structure, size_t ring, size_t words,
 		      struct eth_queue *q)
 {
-	*q = (struct eth_queue){.timer = -1};
+	*q = (struct eth_queue){NULL};
 	doca_error_t error = softdoca_port_take(ctx->dev, &q->port);
 	if (!error)
 		error = softdoca_gpu_alloc_own(ctx->gpu, structure, ALIGN, DOCA_GPU_MEM_TYPE_GPU,
@@ -31,10 +26,7 @@ doca_error_t eth_open(struct doca_ctx *ctx, size_t structure, size_t ring, size_
 
 doca_error_t eth_open_host(struct doca_ctx *ctx, size_t ring, size_t words, struct eth_queue *q)
 {
-	*q = (struct eth_queue){.timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK)};
-	if (q->timer < 0)
-		return REFUSE(DOCA_ERROR_OPERATING_SYSTEM, "cannot create a timer: %s",
-			      strerror(errno));
+	*q = (struct eth_queue){NULL};
 	q->host = aligned_alloc(ALIGN, ring + words);
 	doca_error_t error = q->host ? softdoca_port_take(ctx->dev, &q->port)
 				     : REFUSE(DOCA_ERROR_NO_MEMORY, "no memory for a queue");
@@ -55,48 +47,7 @@ void eth_close(struct eth_queue *q)
 	if (q->port)
 		softdoca_port_drop(q->port);
 	free(q->host);
-	if (q->timer >= 0)
-		close(q->timer);
-	*q = (struct eth_queue){.timer = -1};
-}
-
-bool eth_quiet(struct doca_ctx *ctx)
-{
-	(void)ctx;
-	return true;
-}
-
-int eth_fileno(struct doca_ctx *ctx)
-{
-	(void)ctx;
-	return -1;
-}
-
-bool eth_no_event(struct doca_ctx *ctx)
-{
-	(void)ctx;
-	return false;
-}
-
-void eth_nothing(struct doca_ctx *ctx)
-{
-	(void)ctx;
-}
-
-static void set_timer(const struct eth_queue *q, long ns)
-{
-	const struct itimerspec t = {.it_value.tv_nsec = ns};
-	timerfd_settime(q->timer, 0, &t, NULL);
-}
-
-void eth_wait(const struct eth_queue *q)
-{
-	set_timer(q, WAKE_NS);
-}
-
-void eth_wait_no_more(const struct eth_queue *q)
-{
-	set_timer(q, 0);
+	*q = (struct eth_queue){NULL};
 }
 
 doca_error_t eth_check_single(const struct doca_buf *b)

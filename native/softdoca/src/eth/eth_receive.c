@@ -347,35 +347,23 @@ static void free_task(struct doca_task *task)
 	softdoca_object_free(receive_of(task));
 }
 
-static int fileno_of(struct doca_ctx *ctx)
-{
-	return eth_rxq_of(ctx)->eth.timer;
-}
-
 static bool arm(struct doca_ctx *ctx)
 {
 	const struct doca_eth_rxq *q = eth_rxq_of(ctx);
-	eth_wait(&q->eth);
+	softdoca_ctx_wake_after(ctx, ETH_WAKE_NS);
 	return q->pool ? enough(q, ready(q)) : ready(q) || (failed(q) && q->taken != q->posted_n);
-}
-
-static void disarm(struct doca_ctx *ctx)
-{
-	eth_wait_no_more(&eth_rxq_of(ctx)->eth);
 }
 
 const struct ctx_ops eth_rxq_cpu = {
 	.start = start,
 	.stop = stop,
-	.quiet = eth_quiet,
 	.ended = ended,
 	.submit = submit,
 	.progress = progress,
-	.fileno = fileno_of,
 	.arm = arm,
-	.disarm = disarm,
 	.free_task = free_task,
 	.on_gpu = &eth_rxq_gpu,
+	.timed = true,
 };
 
 doca_error_t doca_eth_rxq_task_recv_set_conf(

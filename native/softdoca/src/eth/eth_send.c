@@ -209,35 +209,23 @@ static void free_task(struct doca_task *task)
 	softdoca_object_free(s);
 }
 
-static int fileno_of(struct doca_ctx *ctx)
-{
-	return eth_txq_of(ctx)->eth.timer;
-}
-
 static bool arm(struct doca_ctx *ctx)
 {
 	const struct doca_eth_txq *q = eth_txq_of(ctx);
-	eth_wait(&q->eth);
+	softdoca_ctx_wake_after(ctx, ETH_WAKE_NS);
 	return is_done(q, q->first);
-}
-
-static void disarm(struct doca_ctx *ctx)
-{
-	eth_wait_no_more(&eth_txq_of(ctx)->eth);
 }
 
 const struct ctx_ops eth_txq_cpu = {
 	.start = start,
 	.stop = stop,
-	.quiet = eth_quiet,
 	.ended = ended,
 	.submit = submit,
 	.progress = progress,
-	.fileno = fileno_of,
 	.arm = arm,
-	.disarm = disarm,
 	.free_task = free_task,
 	.on_gpu = &eth_txq_gpu,
+	.timed = true,
 };
 
 /* ---- allocation ---- */

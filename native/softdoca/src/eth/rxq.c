@@ -102,13 +102,8 @@ static void ended(struct doca_ctx *ctx)
 
 const struct ctx_ops eth_rxq_gpu = {
 	.start = start,
-	.stop = eth_nothing,
-	.quiet = eth_quiet,
 	.ended = ended,
-	.progress = eth_no_event,
-	.fileno = eth_fileno,
-	.arm = eth_no_event,
-	.disarm = eth_nothing,
+	.progress = softdoca_ctx_no_event,
 };
 
 static doca_error_t check_sizes(uint32_t burst, uint32_t largest)

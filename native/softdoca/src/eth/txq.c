@@ -121,13 +121,8 @@ static bool progress(struct doca_ctx *ctx)
 
 const struct ctx_ops eth_txq_gpu = {
 	.start = start,
-	.stop = eth_nothing,
-	.quiet = eth_quiet,
 	.ended = ended,
 	.progress = progress,
-	.fileno = eth_fileno,
-	.arm = eth_no_event,
-	.disarm = eth_nothing,
 };
 
 doca_error_t doca_eth_txq_create(struct doca_dev *dev, uint32_t max_burst_size,

@@ -13,6 +13,11 @@
  * Sources: "PE reference" and "CTX reference" are DOCA's published ones; "guess" marks an
  * assumption that no published source confirms.
  */
+#include <errno.h>
+#include <string.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
 #include "gpu/gpu.h"
 #include "pe.h"
 
@@ -87,14 +92,49 @@ void softdoca_ctx_move(struct doca_ctx *ctx, enum doca_ctx_states next)
 /* PE reference, doca_task_free: a context is stopped once all tasks are freed. */
 static bool nothing_left(const struct doca_ctx *ctx)
 {
-	return !ctx->in_flight && !ctx->tasks && ctx->ops->quiet((struct doca_ctx *)ctx);
+	return !ctx->in_flight && !ctx->tasks &&
+	       (!ctx->ops->quiet || ctx->ops->quiet((struct doca_ctx *)ctx));
 }
+
+bool softdoca_ctx_no_event(struct doca_ctx *ctx)
+{
+	(void)ctx;
+	return false;
+}
+
+/* ---- the fd that wakes a program ---- */
+
+static doca_error_t open_timer(struct doca_ctx *ctx)
+{
+	if (!ctx->ops->timed || !ctx->pe)
+		return DOCA_SUCCESS;
+	ctx->fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+	return ctx->fd >= 0 ? DOCA_SUCCESS
+			    : REFUSE(DOCA_ERROR_OPERATING_SYSTEM, "cannot create a timer: %s",
+				     strerror(errno));
+}
+
+void softdoca_ctx_wake_after(const struct doca_ctx *ctx, long ns)
+{
+	const struct itimerspec t = {.it_value.tv_nsec = ns};
+	if (ctx->fd >= 0)
+		timerfd_settime(ctx->fd, 0, &t, NULL);
+}
+
+static void drop_fd(struct doca_ctx *ctx)
+{
+	if (ctx->fd >= 0 && ctx->ops->timed)
+		close(ctx->fd);
+	ctx->fd = -1;
+}
+
+/* ---- starting and stopping ---- */
 
 static void end(struct doca_ctx *ctx)
 {
 	if (ctx->fd >= 0)
 		pe_unwatch(ctx->pe, ctx->fd);
-	ctx->fd = -1;
+	drop_fd(ctx);
 	ctx->ops->ended(ctx);
 	softdoca_ctx_move(ctx, DOCA_CTX_STATE_IDLE);
 }
@@ -115,7 +155,8 @@ static void begin_stop(struct doca_ctx *ctx)
 	if (ctx->stopping_asked)
 		return;
 	ctx->stopping_asked = true;
-	ctx->ops->stop(ctx);
+	if (ctx->ops->stop)
+		ctx->ops->stop(ctx);
 	if (ctx->pe && ctx->pe->armed)
 		pe_arm_ctx(ctx->pe, ctx);
 }
@@ -140,12 +181,14 @@ static doca_error_t start(struct doca_ctx *ctx)
 	if (ctx->gpu && !object_is(ctx->gpu, OBJECT_GPU)) /* guess */
 		return REFUSE(DOCA_ERROR_BAD_STATE, "the GPU of its data path was destroyed");
 	ctx->stopping_asked = false;
+	TRY(open_timer(ctx));
 	doca_error_t error = ctx->ops->start(ctx);
-	if (error && error != DOCA_ERROR_IN_PROGRESS)
+	if (error && error != DOCA_ERROR_IN_PROGRESS) {
+		drop_fd(ctx);
 		return error;
-	int fd = ctx->ops->fileno(ctx);
-	if (fd >= 0 && pe_watch(ctx->pe, fd))
-		ctx->fd = fd;
+	}
+	if (ctx->fd >= 0 && !pe_watch(ctx->pe, ctx->fd))
+		drop_fd(ctx);
 	if (ctx->pe && ctx->pe->armed)
 		pe_arm_ctx(ctx->pe, ctx);
 	softdoca_ctx_move(ctx, error ? DOCA_CTX_STATE_STARTING : DOCA_CTX_STATE_RUNNING);

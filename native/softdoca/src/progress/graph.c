@@ -226,29 +226,14 @@ static bool progress(struct doca_ctx *ctx)
 	return i || r;
 }
 
-static int fileno_of(struct doca_ctx *ctx)
-{
-	(void)ctx; /* its nodes' contexts have theirs */
-	return -1;
-}
-
 static bool arm(struct doca_ctx *ctx)
 {
 	const struct doca_graph *g = graph_of(ctx);
 	return g->ended || g->ready;
 }
 
-static void disarm(struct doca_ctx *ctx)
-{
-	(void)ctx;
-}
-
-static const struct ctx_ops ops = {
-	.progress = progress,
-	.fileno = fileno_of,
-	.arm = arm,
-	.disarm = disarm,
-};
+/* Its nodes' contexts have the fds. */
+static const struct ctx_ops ops = {.progress = progress, .arm = arm};
 
 /* ---- creation and destruction ---- */
 

@@ -65,17 +65,6 @@ static doca_error_t start(struct doca_ctx *ctx)
 	return DOCA_SUCCESS;
 }
 
-static void stop(struct doca_ctx *ctx)
-{
-	(void)ctx; /* progress completes what was submitted */
-}
-
-static bool quiet(struct doca_ctx *ctx)
-{
-	(void)ctx; /* its tasks are counted by the context */
-	return true;
-}
-
 static doca_error_t submit(struct doca_task *task, uint32_t flags)
 {
 	struct doca_mmap_advise *a = advise_of(task->ctx);
@@ -102,20 +91,9 @@ static bool progress(struct doca_ctx *ctx)
 	return true;
 }
 
-static int fileno_of(struct doca_ctx *ctx)
-{
-	(void)ctx;
-	return -1;
-}
-
 static bool arm(struct doca_ctx *ctx)
 {
 	return advise_of(ctx)->first;
-}
-
-static void disarm(struct doca_ctx *ctx)
-{
-	(void)ctx;
 }
 
 static void free_task(struct doca_task *task)
@@ -130,14 +108,10 @@ static void free_task(struct doca_task *task)
 
 static const struct ctx_ops ops = {
 	.start = start,
-	.stop = stop,
-	.quiet = quiet,
 	.ended = ended,
 	.submit = submit,
 	.progress = progress,
-	.fileno = fileno_of,
 	.arm = arm,
-	.disarm = disarm,
 	.free_task = free_task,
 };
 

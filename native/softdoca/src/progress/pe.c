@@ -240,7 +240,7 @@ void pe_arm_ctx(struct doca_pe *pe, struct doca_ctx *ctx)
 {
 	if (pe_forked(pe))
 		return;
-	if (ctx->ops->arm(ctx) || ctx_at_end(ctx))
+	if ((ctx->ops->arm && ctx->ops->arm(ctx)) || ctx_at_end(ctx))
 		say(pe);
 	if (ctx->fd >= 0)
 		pe_wakes(pe, ctx->fd, true);
@@ -289,7 +289,10 @@ doca_error_t doca_pe_clear_notification(struct doca_pe *pe, doca_notification_ha
 			continue;
 		if (ctx->fd >= 0)
 			pe_wakes(pe, ctx->fd, false);
-		ctx->ops->disarm(ctx);
+		if (ctx->ops->timed)
+			softdoca_ctx_wake_after(ctx, 0);
+		if (ctx->ops->disarm)
+			ctx->ops->disarm(ctx);
 	}
 	pe_leave(pe, how);
 	return DOCA_SUCCESS;

@@ -14,24 +14,22 @@ struct ctx_ops {
 	 * the start. */
 	doca_error_t (*start)(struct doca_ctx *ctx);
 	/* Cancels the tasks that can be cancelled; progress() completes the others. Called once
-	 * before IDLE. */
+	 * before IDLE. NULL: progress() completes all. */
 	void (*stop)(struct doca_ctx *ctx);
 	/* Returns whether a STOPPING context can become IDLE as soon as its tasks in flight, which
-	 * are counted elsewhere, have ended. */
+	 * are counted elsewhere, have ended. NULL: it can. */
 	bool (*quiet)(struct doca_ctx *ctx);
-	/* Frees what start() allocated; called last, before the state becomes IDLE. */
+	/* Frees what start() allocated; called last, before the state becomes IDLE. If start()
+	 * fails, it is not called. */
 	void (*ended)(struct doca_ctx *ctx);
 	doca_error_t (*submit)(struct doca_task *task, uint32_t flags);
 	/* Delivers at most one event, with at most one callback. Returns whether it delivered
 	 * one. */
 	bool (*progress)(struct doca_ctx *ctx);
-	/* Returns an fd that is readable, once armed, when there is an event to deliver; -1 if
-	 * there is none. */
-	int (*fileno)(struct doca_ctx *ctx);
 	/* Called before the program sleeps. Returns true if there already is an event to deliver.
- */
+	 * NULL: there is none. */
 	bool (*arm)(struct doca_ctx *ctx);
-	/* Reverts arm(). */
+	/* Reverts arm(), but for the fd, which is not looked at unless armed. NULL: nothing else. */
 	void (*disarm)(struct doca_ctx *ctx);
 	void (*free_task)(struct doca_task *task);
 	/* Cancels a task in flight, so that it can be freed; its callback is not called. Returns
@@ -45,6 +43,9 @@ struct ctx_ops {
 	 * GPU. */
 	const struct ctx_ops *on_gpu;
 	bool needs_pe;
+	/* Nothing tells of its events: `fd` is a timer, which arm() sets by softdoca_ctx_wake_after()
+	 * so that the program looks for them. */
+	bool timed;
 };
 /* Flag of submit, set by doca_task_try_submit: refuse a task that would fail. */
 #define SUBMIT_CHECKED 0x80000000u
@@ -65,7 +66,9 @@ struct doca_ctx {
 	bool busy; /* its progress or a callback is running, so its memory is still in use */
 	void (*release)(void *object); /* set if destroyed while busy: frees `object` afterwards */
 	void *object;
-	int fd; /* ops->fileno(), unless it is IDLE */
+	/* Readable, once armed, when there is an event to deliver; -1: none. Set by ops->start(), which owns it,
+	 * but for a timer. */
+	int fd;
 };
 
 /* Called at the end of a task instead of the program's callback. */
@@ -133,6 +136,10 @@ SOFTDOCA_INTERNAL doca_error_t softdoca_ctx_destroy(struct doca_ctx *ctx, doca_e
 						    void (*release)(void *object), void *object);
 /* Changes the state and notifies the program. */
 SOFTDOCA_INTERNAL void softdoca_ctx_move(struct doca_ctx *ctx, enum doca_ctx_states next);
+/* Sets the timer of a `timed` context; 0 stops it. */
+SOFTDOCA_INTERNAL void softdoca_ctx_wake_after(const struct doca_ctx *ctx, long ns);
+/* The operation `progress` of a context without events. */
+SOFTDOCA_INTERNAL bool softdoca_ctx_no_event(struct doca_ctx *ctx);
 /* Handles a fatal error: RUNNING becomes STOPPING, as if the context were stopped. */
 SOFTDOCA_INTERNAL void softdoca_ctx_fail(struct doca_ctx *ctx);
 /* task.c: assign a task to ctx; mark it as no longer in flight, before its completion callback.

@@ -117,7 +117,7 @@ doca_error_t doca_rdma_create(struct doca_dev *dev, struct doca_rdma **rdma)
 	r->permissions = DOCA_ACCESS_FLAG_LOCAL_READ_WRITE;
 	r->send_size = r->receive_size = RDMA_QUEUE_DEFAULT;
 	r->max_connections = 1;
-	r->timer = r->sockets = -1;
+	r->sockets = -1;
 	doca_error_t error = softdoca_ctx_init(
 		&r->ctx, dev, dev_is_adapter(dev) ? &rdma_adapter_ops : &rdma_ops);
 	if (error) {

@@ -205,7 +205,6 @@ struct doca_rdma {
 	struct rdma_adapter over;
 	bool calling; /* progress is running, perhaps a callback */
 	uint32_t idle; /* polls without a completion */
-	int timer; /* wakes a program that waits, so that it looks for completions */
 	struct doca_rdma_connection *connections;
 	uint32_t n_connections;
 	struct rdma_task *tasks; /* all of them */
@@ -321,7 +320,6 @@ bool rdma_serve_connections(struct doca_rdma *r);
 void rdma_stop(struct doca_ctx *ctx);
 bool rdma_quiet(struct doca_ctx *ctx);
 bool rdma_arm(struct doca_ctx *ctx);
-void rdma_disarm(struct doca_ctx *ctx);
 /* Puts waiting receives into the rings of connections. */
 void rdma_spread_receives(struct doca_rdma *r);
 

@@ -55,9 +55,6 @@ void rdma_end_connections(struct doca_rdma *r)
 	if (r->sockets >= 0)
 		close(r->sockets);
 	r->sockets = -1;
-	if (r->timer >= 0)
-		close(r->timer);
-	r->timer = -1;
 	r->net->close(r);
 }
 
@@ -78,11 +75,7 @@ doca_error_t rdma_open(struct doca_rdma *r, const struct rdma_net *net)
 	r->idle = 0;
 	r->pid = getpid();
 	r->net = net;
-	TRY(net->open(r));
-	r->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
-	if (r->timer < 0)
-		return REFUSE(DOCA_ERROR_OPERATING_SYSTEM, "cannot create a timer: %s", strerror(errno));
-	return DOCA_SUCCESS;
+	return net->open(r);
 }
 
 static doca_error_t begin(struct doca_rdma *r)
@@ -335,17 +328,6 @@ static bool rdma_progress(struct doca_ctx *ctx)
 
 /* ---- waiting ---- */
 
-static int rdma_fileno(struct doca_ctx *ctx)
-{
-	return rdma_of(ctx)->timer;
-}
-
-static void set_timer(const struct doca_rdma *r, long ns)
-{
-	const struct itimerspec t = {.it_value.tv_nsec = ns};
-	timerfd_settime(r->timer, 0, &t, NULL);
-}
-
 bool rdma_arm(struct doca_ctx *ctx)
 {
 	struct doca_rdma *r = rdma_of(ctx);
@@ -353,13 +335,8 @@ bool rdma_arm(struct doca_ctx *ctx)
 	look_at_all(r);
 	for (const struct doca_rdma_connection *c = r->connections; c; c = c->next)
 		broken |= c->state == CONNECTION_BROKEN || c->state == CONNECTION_FAILED;
-	set_timer(r, WAKE_NS);
+	softdoca_ctx_wake_after(ctx, WAKE_NS);
 	return r->flushed.first || broken || (!r->ctx.gpu && r->net->ready(r));
-}
-
-void rdma_disarm(struct doca_ctx *ctx)
-{
-	set_timer(rdma_of(ctx), 0);
 }
 
 static void rdma_free_task(struct doca_task *task)
@@ -373,8 +350,8 @@ static void rdma_free_task(struct doca_task *task)
 }
 
 #define CPU_OPS .start = rdma_start, .stop = rdma_stop, .quiet = rdma_quiet, .ended = rdma_ended, \
-		.submit = rdma_submit, .progress = rdma_progress, .fileno = rdma_fileno,       \
-		.arm = rdma_arm, .disarm = rdma_disarm, .free_task = rdma_free_task
+		.submit = rdma_submit, .progress = rdma_progress, .arm = rdma_arm,             \
+		.free_task = rdma_free_task, .timed = true
 const struct ctx_ops rdma_ops = {CPU_OPS, .on_gpu = &rdma_gpu_ops};
 /* A kernel writes the software NIC's entries: the data path of an adapter is not on a GPU. */
 const struct ctx_ops rdma_adapter_ops = {CPU_OPS};

@@ -78,11 +78,6 @@ static doca_error_t rdma_gpu_start(struct doca_ctx *ctx)
 	return error;
 }
 
-static int rdma_gpu_fileno(struct doca_ctx *ctx)
-{
-	return ctx->pe ? rdma_of(ctx)->timer : -1;
-}
-
 static bool rdma_gpu_progress(struct doca_ctx *ctx)
 {
 	struct doca_rdma *r = rdma_of(ctx);
@@ -98,9 +93,8 @@ const struct ctx_ops rdma_gpu_ops = {
 	.quiet = rdma_quiet,
 	.ended = rdma_gpu_ended,
 	.progress = rdma_gpu_progress,
-	.fileno = rdma_gpu_fileno,
 	.arm = rdma_arm,
-	.disarm = rdma_disarm,
+	.timed = true,
 };
 
 /* RDMA reference: INVALID_VALUE, BAD_STATE. */

@@ -29,7 +29,7 @@ struct doca_sync_event *sync_event_new(enum object_kind kind)
 	struct doca_sync_event *e = softdoca_object_new(kind, sizeof *e);
 	if (!e)
 		return NULL;
-	e->memfd = e->timer_fd = -1;
+	e->memfd = -1;
 	if (softdoca_ctx_init(&e->ctx, NULL, &sync_ops) == DOCA_SUCCESS)
 		return e;
 	softdoca_object_free(e);

@@ -93,7 +93,6 @@ struct doca_sync_event {
 	struct sync_conf conf[SYNC_OPS];
 	struct sync_task *tasks; /* all */
 	struct sync_list waiting, done;
-	int timer_fd; /* wakes the program while tasks wait */
 	uint64_t checked_ns; /* time of the last check whether the other side is gone */
 };
 

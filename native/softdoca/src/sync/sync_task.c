@@ -9,8 +9,6 @@
 #include "sync_event.h"
 
 #include <string.h>
-#include <sys/timerfd.h>
-#include <unistd.h>
 
 #include "progress/pe.h"
 
@@ -81,9 +79,6 @@ static void ended(struct doca_ctx *ctx)
 	}
 	for (int op = 0; op < SYNC_OPS; op++)
 		e->conf[op].free = NULL;
-	if (e->timer_fd >= 0)
-		close(e->timer_fd);
-	e->timer_fd = -1;
 }
 
 static doca_error_t start(struct doca_ctx *ctx)
@@ -101,11 +96,6 @@ static doca_error_t start(struct doca_ctx *ctx)
 		if (e->conf[op].n && !make_tasks(e, (enum sync_op)op))
 			error = REFUSE(DOCA_ERROR_NO_MEMORY, "no memory for %u tasks",
 				       e->conf[op].n);
-	if (error == DOCA_SUCCESS) {
-		e->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
-		if (e->timer_fd < 0)
-			error = REFUSE(DOCA_ERROR_OPERATING_SYSTEM, "cannot create a timer");
-	}
 	if (error != DOCA_SUCCESS)
 		ended(ctx);
 	return error;
@@ -119,12 +109,6 @@ static void stop(struct doca_ctx *ctx)
 		take_out(&e->waiting, t);
 		done(e, t, FLUSHED);
 	}
-}
-
-static bool quiet(struct doca_ctx *ctx)
-{
-	(void)ctx; /* its tasks are counted by the context */
-	return true;
 }
 
 static doca_error_t submit(struct doca_task *task, uint32_t flags)
@@ -206,31 +190,14 @@ static bool progress(struct doca_ctx *ctx)
 	return true;
 }
 
-static int fileno_of(struct doca_ctx *ctx)
-{
-	return event_of(ctx)->timer_fd;
-}
-
-static void set_timer(struct doca_sync_event *e, long ns)
-{
-	const struct itimerspec every = {{0, ns}, {0, ns}};
-	if (e->timer_fd >= 0)
-		timerfd_settime(e->timer_fd, 0, &every, NULL);
-}
-
 static bool arm(struct doca_ctx *ctx)
 {
 	struct doca_sync_event *e = event_of(ctx);
 	if (e->done.first || look(e))
 		return true;
 	if (e->waiting.first)
-		set_timer(e, WAKE_NS);
+		softdoca_ctx_wake_after(ctx, WAKE_NS);
 	return false;
-}
-
-static void disarm(struct doca_ctx *ctx)
-{
-	set_timer(event_of(ctx), 0);
 }
 
 static void free_task(struct doca_task *task)
@@ -246,15 +213,13 @@ static void free_task(struct doca_task *task)
 const struct ctx_ops sync_ops = {
 	.start = start,
 	.stop = stop,
-	.quiet = quiet,
 	.ended = ended,
 	.submit = submit,
 	.progress = progress,
-	.fileno = fileno_of,
 	.arm = arm,
-	.disarm = disarm,
 	.free_task = free_task,
 	.cancel = cancel,
+	.timed = true,
 };
 
 /* ---- tasks ---- */
