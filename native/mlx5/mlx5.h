@@ -169,6 +169,7 @@ struct qp {
 /* A command. in, driver: copies of what the program gave, with zeros behind; out: what it gets. */
 struct call {
 	struct context *context;
+	enum kind destroys;
 	_Alignas(8) uint8_t in[512], driver[256], out[512];
 	size_t out_size;
 };
@@ -225,7 +226,6 @@ int dg_mlx5_destroy_qp(struct call *c);
 
 /* uverbs_srq.c */
 int dg_mlx5_open_xrcd(struct call *c);
-int dg_mlx5_close_xrcd(struct call *c);
 int dg_mlx5_create_srq(struct call *c);
 int dg_mlx5_create_xsrq(struct call *c);
 int dg_mlx5_modify_srq(struct call *c);
@@ -235,6 +235,8 @@ int dg_mlx5_destroy_srq(struct call *c);
 /* uverbs_object.c */
 /* Gives an object a handle. Returns 0 or a negative errno. */
 int dg_mlx5_add(struct context *x, struct object *o, enum kind kind);
+/* Stores a new object of `size` bytes, zeroed, which has a handle. Returns 0 or a negative errno. */
+int dg_mlx5_new(struct context *x, size_t size, enum kind kind, void *out);
 /* Returns the object with this handle, or NULL. x: NULL for one of any context. */
 void *dg_mlx5_find(const struct context *x, uint32_t handle, enum kind kind);
 /* Takes back the handle, and frees the object. */
@@ -249,17 +251,13 @@ struct object *dg_mlx5_event_object(uint64_t event);
 /* Whether no region has any of these bytes. */
 bool dg_mlx5_is_alone(uint64_t start, uint64_t length);
 int dg_mlx5_alloc_pd(struct call *c);
-int dg_mlx5_dealloc_pd(struct call *c);
 int dg_mlx5_create_ah(struct call *c);
-int dg_mlx5_destroy_ah(struct call *c);
 int dg_mlx5_reg_mr(struct call *c);
 /* Registers memory; address: of its first byte in entries. is_dmabuf: it is on a GPU, or the call fails. */
 int dg_mlx5_add_mr(struct context *x, uint32_t pd_handle, uint64_t start, uint64_t length, uint64_t address,
 		   uint32_t access, bool is_dmabuf, struct mr **out);
 int dg_mlx5_rereg_mr(struct call *c);
-int dg_mlx5_dereg_mr(struct call *c);
 int dg_mlx5_alloc_mw(struct call *c);
-int dg_mlx5_dealloc_mw(struct call *c);
 int dg_mlx5_create_cq(struct call *c);
 int dg_mlx5_create_cq_ex(struct call *c);
 int dg_mlx5_resize_cq(struct call *c);

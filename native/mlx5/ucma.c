@@ -17,6 +17,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include "error.h"
 #include "ucma.h"
 
 /* enum ib_qp_type, enum rdma_cm_event_type. */
@@ -241,9 +242,7 @@ static int create_id(struct cm_call *c)
 static int destroy_id(struct cm_call *c)
 {
 	struct cm_id *id;
-	const int rc = find(c->channel, ((struct rdma_ucm_destroy_id *)c->in)->id, &id);
-	if (rc)
-		return rc;
+	TRY(find(c->channel, ((struct rdma_ucm_destroy_id *)c->in)->id, &id));
 	((struct rdma_ucm_destroy_id_resp *)c->out)->events_reported = id->events_reported;
 	destroy(id);
 	return 0;
@@ -263,9 +262,7 @@ static int bind_id(struct cm_id *id, const struct sockaddr_in6 *a)
 	if (a->sin6_port && ntohs(a->sin6_port) < LAST_UNPRIVILEGED && geteuid())
 		return -EACCES;
 	id->source = *a;
-	const int rc = dg_mlx5_cm_bind(id);
-	if (rc)
-		return rc;
+	TRY(dg_mlx5_cm_bind(id));
 	if (!dg_mlx5_cm_is_any(a))
 		choose_adapter(id);
 	id->state = CM_BOUND;
@@ -348,9 +345,7 @@ static int query_route(struct cm_call *c)
 {
 	struct rdma_ucm_query_route_resp *r = (void *)c->out;
 	struct cm_id *id;
-	const int rc = find(c->channel, ((struct rdma_ucm_query *)c->in)->id, &id);
-	if (rc)
-		return rc;
+	TRY(find(c->channel, ((struct rdma_ucm_query *)c->in)->id, &id));
 	r->src_addr = id->source;
 	r->dst_addr = id->target;
 	if (!id->has_adapter)
@@ -480,9 +475,7 @@ static int reject(struct cm_call *c)
 	struct cm_id *id;
 	if (q->reason && q->reason != VENDOR_OPTION)
 		return -EINVAL;
-	const int rc = find(c->channel, q->id, &id);
-	if (rc)
-		return rc;
+	TRY(find(c->channel, q->id, &id));
 	const uint32_t room = id->is_datagram ? DATAGRAM_REPLY_DATA : REJECT_DATA;
 	if ((id->state != CM_REQUESTED && id->state != CM_REPLIED) || q->private_data_len > room)
 		return -EINVAL;
@@ -499,9 +492,7 @@ static int disconnect(struct cm_call *c)
 {
 	const struct cm_message m = {.kind = CM_DISCONNECT};
 	struct cm_id *id;
-	const int rc = find(c->channel, ((struct rdma_ucm_disconnect *)c->in)->id, &id);
-	if (rc)
-		return rc;
+	TRY(find(c->channel, ((struct rdma_ucm_disconnect *)c->in)->id, &id));
 	if (id->state == CM_ENDED && id->was_connected) /* the other side was first */
 		return 0;
 	if (id->state < CM_REPLIED || id->state > CM_CONNECTED)
@@ -526,9 +517,7 @@ static int init_qp_attr(struct cm_call *c)
 	struct cm_id *id;
 	if (q->qp_state > QP_ERROR)
 		return -EINVAL;
-	const int rc = find(c->channel, q->id, &id);
-	if (rc)
-		return rc;
+	TRY(find(c->channel, q->id, &id));
 	const bool knows_peer = id->state >= CM_REQUESTED && id->state < CM_ENDED;
 	const bool has_parameters = id->state == CM_CONNECTING || knows_peer;
 	const struct rdma_ucm_conn_param *p = id->state == CM_REQUESTED ? &id->theirs.p : &id->ours;
@@ -575,9 +564,7 @@ static int set_option(struct cm_call *c)
 	const struct rdma_ucm_set_option *q = (void *)c->in;
 	struct cm_id *id;
 	uint32_t value = 0;
-	const int rc = find(c->channel, q->id, &id);
-	if (rc)
-		return rc;
+	TRY(find(c->channel, q->id, &id));
 	if (q->level != RDMA_OPTION_ID || q->optname >= sizeof sizes)
 		return -ENOSYS;
 	if (q->optlen != sizes[q->optname])

@@ -12,10 +12,12 @@
 
 #include "mlx5.h"
 
-/* in, out: bytes that the command has and gives at least, without libmlx5's part. */
+/* in, out: bytes that the command has and gives at least, without libmlx5's part. destroys: the kind of the object
+ * whose handle comes first in the command; nothing else is done. */
 struct command {
 	uint32_t in, out;
 	int (*run)(struct call *c);
+	enum kind destroys;
 };
 
 #define COMMAND(name, type, function) \
@@ -24,25 +26,36 @@ struct command {
 #define COMMAND_WITHOUT_RESPONSE(name, type, function) \
 	[IB_USER_VERBS_CMD_##name] = {sizeof(struct ib_uverbs_##type), 0, function}
 
+#define DESTRUCTION(name, type, kind) \
+	[IB_USER_VERBS_CMD_##name] = {sizeof(struct ib_uverbs_##type), 0, destroy, kind}
+
+static int destroy(struct call *c)
+{
+	uint32_t handle;
+	memcpy(&handle, c->in, sizeof handle);
+	struct object *o = dg_mlx5_find(c->context, handle, c->destroys);
+	return o ? dg_mlx5_destroy(o) : -ENOENT;
+}
+
 static const struct command commands[] = {
 	COMMAND(GET_CONTEXT, get_context, dg_mlx5_get_context),
 	COMMAND(QUERY_DEVICE, query_device, dg_mlx5_query_device),
 	COMMAND(QUERY_PORT, query_port, dg_mlx5_query_port),
 	COMMAND(ALLOC_PD, alloc_pd, dg_mlx5_alloc_pd),
-	COMMAND_WITHOUT_RESPONSE(DEALLOC_PD, dealloc_pd, dg_mlx5_dealloc_pd),
+	DESTRUCTION(DEALLOC_PD, dealloc_pd, KIND_PD),
 	COMMAND(CREATE_AH, create_ah, dg_mlx5_create_ah),
-	COMMAND_WITHOUT_RESPONSE(DESTROY_AH, destroy_ah, dg_mlx5_destroy_ah),
+	DESTRUCTION(DESTROY_AH, destroy_ah, KIND_AH),
 	COMMAND(REG_MR, reg_mr, dg_mlx5_reg_mr),
 	COMMAND(REREG_MR, rereg_mr, dg_mlx5_rereg_mr),
-	COMMAND_WITHOUT_RESPONSE(DEREG_MR, dereg_mr, dg_mlx5_dereg_mr),
+	DESTRUCTION(DEREG_MR, dereg_mr, KIND_MR),
 	COMMAND(ALLOC_MW, alloc_mw, dg_mlx5_alloc_mw),
-	COMMAND_WITHOUT_RESPONSE(DEALLOC_MW, dealloc_mw, dg_mlx5_dealloc_mw),
+	DESTRUCTION(DEALLOC_MW, dealloc_mw, KIND_MW),
 	COMMAND(CREATE_COMP_CHANNEL, create_comp_channel, dg_mlx5_create_channel),
 	COMMAND(CREATE_CQ, create_cq, dg_mlx5_create_cq),
 	COMMAND(RESIZE_CQ, resize_cq, dg_mlx5_resize_cq),
 	COMMAND(DESTROY_CQ, destroy_cq, dg_mlx5_destroy_cq),
 	COMMAND(OPEN_XRCD, open_xrcd, dg_mlx5_open_xrcd),
-	COMMAND_WITHOUT_RESPONSE(CLOSE_XRCD, close_xrcd, dg_mlx5_close_xrcd),
+	DESTRUCTION(CLOSE_XRCD, close_xrcd, KIND_XRCD),
 	COMMAND(CREATE_SRQ, create_srq, dg_mlx5_create_srq),
 	[IB_USER_VERBS_CMD_CREATE_XSRQ] = {sizeof(struct ib_uverbs_create_xsrq),
 					   sizeof(struct ib_uverbs_create_srq_resp), dg_mlx5_create_xsrq},
@@ -87,7 +100,7 @@ static int load(void *to, size_t room, uint64_t from, size_t size)
 static int run(struct context *x, const struct command *command, uint64_t address, size_t core, size_t driver,
 	       uint64_t response, size_t room)
 {
-	struct call c = {.context = x};
+	struct call c = {.context = x, .destroys = command->destroys};
 	if (!x->async && command->run != dg_mlx5_get_context)
 		return -EINVAL;
 	int rc = load(c.in, sizeof c.in, address, core);

@@ -9,6 +9,7 @@
 
 #include <rdma/ib_user_ioctl_verbs.h>
 
+#include "error.h"
 #include "mlx5.h"
 #include "nic.h"
 #include "providers/cuda_pointer.h"
@@ -41,6 +42,17 @@ int dg_mlx5_add(struct context *x, struct object *o, enum kind kind)
 	objects[last] = o;
 	counts[kind]++;
 	return 0;
+}
+
+int dg_mlx5_new(struct context *x, size_t size, enum kind kind, void *out)
+{
+	struct object *o = calloc(1, size);
+	const int rc = o ? dg_mlx5_add(x, o, kind) : -ENOMEM;
+	if (rc)
+		free(o);
+	else
+		memcpy(out, &o, sizeof o);
+	return rc;
 }
 
 void *dg_mlx5_find(const struct context *x, uint32_t handle, enum kind kind)
@@ -106,9 +118,7 @@ static int destroy_cq(struct cq *q)
 
 static int destroy_qp(struct qp *q)
 {
-	const int rc = dg_nic_qp_close(q->nic_qp);
-	if (rc)
-		return rc;
+	TRY(dg_nic_qp_close(q->nic_qp));
 	q->pd->users--;
 	if (q->send_cq)
 		q->send_cq->o.users--;
@@ -121,9 +131,7 @@ static int destroy_qp(struct qp *q)
 
 static int destroy_srq(struct srq *s)
 {
-	const int rc = dg_nic_srq_close(s->nic_srq);
-	if (rc)
-		return rc;
+	TRY(dg_nic_srq_close(s->nic_srq));
 	s->pd->users--;
 	if (s->xrcd) {
 		s->xrcd->o.users--;
@@ -167,24 +175,13 @@ void dg_mlx5_objects_forked(void)
 
 int dg_mlx5_alloc_pd(struct call *c)
 {
-	struct object *o = calloc(1, sizeof *o);
-	const int rc = o ? dg_mlx5_add(c->context, o, KIND_PD) : -ENOMEM;
-	if (rc) {
-		free(o);
-		return rc;
-	}
+	struct object *o;
+	TRY(dg_mlx5_new(c->context, sizeof *o, KIND_PD, &o));
 	struct ib_uverbs_alloc_pd_resp *r = (void *)c->out;
 	struct mlx5_ib_alloc_pd_resp *driver = (void *)r->driver_data;
 	r->pd_handle = driver->pdn = o->handle;
 	c->out_size = sizeof *r + sizeof *driver;
 	return 0;
-}
-
-int dg_mlx5_dealloc_pd(struct call *c)
-{
-	struct object *o = dg_mlx5_find(c->context, ((struct ib_uverbs_dealloc_pd *)c->in)->pd_handle,
-					KIND_PD);
-	return o ? dg_mlx5_destroy(o) : -ENOENT;
 }
 
 /* libmlx5 writes the address into its entries; what it asks for is the MAC address of the GID. */
@@ -194,12 +191,8 @@ int dg_mlx5_create_ah(struct call *c)
 	struct object *pd = dg_mlx5_find(c->context, q->pd_handle, KIND_PD);
 	if (!pd || q->attr.port_num != 1 || !q->attr.is_global || q->attr.grh.sgid_index)
 		return -EINVAL;
-	struct ah *a = calloc(1, sizeof *a);
-	const int rc = a ? dg_mlx5_add(c->context, &a->o, KIND_AH) : -ENOMEM;
-	if (rc) {
-		free(a);
-		return rc;
-	}
+	struct ah *a;
+	TRY(dg_mlx5_new(c->context, sizeof *a, KIND_AH, &a));
 	a->pd = pd;
 	pd->users++;
 	struct ib_uverbs_create_ah_resp *r = (void *)c->out;
@@ -208,12 +201,6 @@ int dg_mlx5_create_ah(struct call *c)
 	*driver = (struct mlx5_ib_create_ah_resp){.response_length = sizeof *driver, .dmac = {2}};
 	c->out_size = sizeof *r + sizeof *driver;
 	return 0;
-}
-
-int dg_mlx5_destroy_ah(struct call *c)
-{
-	struct object *o = dg_mlx5_find(c->context, ((struct ib_uverbs_destroy_ah *)c->in)->ah_handle, KIND_AH);
-	return o ? dg_mlx5_destroy(o) : -ENOENT;
 }
 
 bool dg_mlx5_is_alone(uint64_t start, uint64_t length)
@@ -346,10 +333,7 @@ int dg_mlx5_reg_mr(struct call *c)
 {
 	const struct ib_uverbs_reg_mr *q = (void *)c->in;
 	struct mr *m;
-	const int rc = dg_mlx5_add_mr(c->context, q->pd_handle, q->start, q->length, q->hca_va, q->access_flags, false,
-				      &m);
-	if (rc)
-		return rc;
+	TRY(dg_mlx5_add_mr(c->context, q->pd_handle, q->start, q->length, q->hca_va, q->access_flags, false, &m));
 	struct ib_uverbs_reg_mr_resp *r = (void *)c->out;
 	r->mr_handle = m->o.handle;
 	r->lkey = r->rkey = m->key;
@@ -394,26 +378,15 @@ int dg_mlx5_rereg_mr(struct call *c)
 	return close_region(&before);
 }
 
-int dg_mlx5_dereg_mr(struct call *c)
-{
-	struct object *o = dg_mlx5_find(c->context, ((struct ib_uverbs_dereg_mr *)c->in)->mr_handle,
-					KIND_MR);
-	return o ? dg_mlx5_destroy(o) : -ENOENT;
-}
-
 int dg_mlx5_alloc_mw(struct call *c)
 {
 	const struct ib_uverbs_alloc_mw *q = (void *)c->in;
 	struct object *pd = dg_mlx5_find(c->context, q->pd_handle, KIND_PD);
 	if (!pd || q->mw_type < 1 || q->mw_type > 2)
 		return -EINVAL;
-	struct mw *w = calloc(1, sizeof *w);
-	int rc = w ? dg_mlx5_add(c->context, &w->o, KIND_MW) : -ENOMEM;
-	if (rc) {
-		free(w);
-		return rc;
-	}
-	rc = dg_nic_window_open(dg_mlx5_nic(), q->mw_type, pd->handle, &w->key);
+	struct mw *w;
+	TRY(dg_mlx5_new(c->context, sizeof *w, KIND_MW, &w));
+	const int rc = dg_nic_window_open(dg_mlx5_nic(), q->mw_type, pd->handle, &w->key);
 	if (rc) {
 		dg_mlx5_remove(&w->o);
 		return -ENOMEM;
@@ -425,12 +398,6 @@ int dg_mlx5_alloc_mw(struct call *c)
 	r->rkey = w->key;
 	c->out_size = sizeof *r;
 	return 0;
-}
-
-int dg_mlx5_dealloc_mw(struct call *c)
-{
-	struct object *o = dg_mlx5_find(c->context, ((struct ib_uverbs_dealloc_mw *)c->in)->mw_handle, KIND_MW);
-	return o ? dg_mlx5_destroy(o) : -ENOENT;
 }
 
 struct object *dg_mlx5_event_object(uint64_t event)
@@ -459,12 +426,8 @@ static int open_cq(struct context *x, uint64_t user_handle, uint32_t cqe, uint32
 	if (!dg_mlx5_is_writable(driver->buf_addr, (uint64_t)driver->cqe_size * entries) ||
 	    !dg_mlx5_is_writable(driver->db_addr, 8))
 		return -EFAULT;
-	struct cq *q = calloc(1, sizeof *q);
-	int rc = q ? dg_mlx5_add(x, &q->o, KIND_CQ) : -ENOMEM;
-	if (rc) {
-		free(q);
-		return rc;
-	}
+	struct cq *q;
+	TRY(dg_mlx5_new(x, sizeof *q, KIND_CQ, &q));
 	q->o.user_handle = user_handle;
 	const dg_nic_cq_config config = {
 		.ring = (void *)(uintptr_t)driver->buf_addr,
@@ -476,7 +439,7 @@ static int open_cq(struct context *x, uint64_t user_handle, uint32_t cqe, uint32
 		.async_fd = x->async->write_fd,
 		.is_checked = is_checked,
 	};
-	rc = dg_nic_cq_open(dg_mlx5_nic(), &config, &q->nic_cq);
+	const int rc = dg_nic_cq_open(dg_mlx5_nic(), &config, &q->nic_cq);
 	if (rc) {
 		dg_mlx5_remove(&q->o);
 		return rc;

@@ -7,6 +7,7 @@
 
 #include <rdma/ib_user_ioctl_verbs.h>
 
+#include "error.h"
 #include "mlx5.h"
 
 int dg_mlx5_open_xrcd(struct call *c)
@@ -25,12 +26,8 @@ int dg_mlx5_open_xrcd(struct call *c)
 	}
 	if (same ? q->oflags & O_EXCL : fd != -1 && !(q->oflags & O_CREAT))
 		return same ? -EINVAL : -EAGAIN;
-	struct xrcd *d = calloc(1, sizeof *d);
-	const int rc = d ? dg_mlx5_add(c->context, &d->o, KIND_XRCD) : -ENOMEM;
-	if (rc) {
-		free(d);
-		return rc;
-	}
+	struct xrcd *d;
+	TRY(dg_mlx5_new(c->context, sizeof *d, KIND_XRCD, &d));
 	static uint32_t last;
 	d->number = same ? same->number : ++last;
 	d->dev = file.st_dev;
@@ -38,13 +35,6 @@ int dg_mlx5_open_xrcd(struct call *c)
 	((struct ib_uverbs_open_xrcd_resp *)c->out)->xrcd_handle = d->o.handle;
 	c->out_size = sizeof(struct ib_uverbs_open_xrcd_resp);
 	return 0;
-}
-
-int dg_mlx5_close_xrcd(struct call *c)
-{
-	struct object *o =
-		dg_mlx5_find(c->context, ((struct ib_uverbs_close_xrcd *)c->in)->xrcd_handle, KIND_XRCD);
-	return o ? dg_mlx5_destroy(o) : -ENOENT;
 }
 
 /* Rounds the entries, and the segments of one, as libmlx5 has. */
@@ -85,19 +75,13 @@ static int create(struct call *c, const struct ib_uverbs_create_xsrq *q)
 		return -EINVAL;
 	if (!is_xrc && q->srq_type != IB_UVERBS_SRQT_BASIC)
 		return -EOPNOTSUPP;
-	struct srq *s = calloc(1, sizeof *s);
-	if (!s)
-		return -ENOMEM;
+	struct srq *s;
+	TRY(dg_mlx5_new(c->context, sizeof *s, KIND_SRQ, &s));
 	s->pd = pd;
 	s->xrcd = xrcd;
 	s->cq = cq;
-	int rc = dg_mlx5_add(c->context, &s->o, KIND_SRQ);
-	if (rc) {
-		free(s);
-		return rc;
-	}
 	s->o.user_handle = q->user_handle;
-	rc = open_srq(s, q, (void *)c->driver);
+	const int rc = open_srq(s, q, (void *)c->driver);
 	if (rc) {
 		dg_mlx5_remove(&s->o);
 		return rc;
