@@ -36,9 +36,7 @@ static int same_process(const struct dg_proxy *p)
 /* Acquires the lock for a call on an open ring, which another thread may be closing. */
 static int enter(struct dg_ring *r)
 {
-	const int rc = same_process(r->proxy);
-	if (rc)
-		return rc;
+	TRY(same_process(r->proxy));
 	dg_poller_lock(&r->proxy->poller);
 	if (!r->closed)
 		return 0;
@@ -114,9 +112,7 @@ int dg_proxy_close(dg_proxy *p)
 
 int dg_proxy_stats_get(dg_proxy *p, dg_proxy_stats *out)
 {
-	const int rc = same_process(p);
-	if (rc)
-		return rc;
+	TRY(same_process(p));
 	dg_poller_lock(&p->poller);
 	const struct dg_poller_stats *s = &p->poller.stats;
 	*out = (dg_proxy_stats){
@@ -249,9 +245,7 @@ static int adopt_ring(struct dg_ring *r, const dg_ring_config *cfg)
 			       "the memory of the GPU queue has %llu bytes; depth %u needs %llu",
 			       (unsigned long long)entry->size, cfg->depth,
 			       (unsigned long long)size);
-	const int rc = refer(r, cfg);
-	if (rc)
-		return rc;
+	TRY(refer(r, cfg));
 	gate_enter(entry->gate, 1);
 	if (gate_revoked(entry->gate)) {
 		gate_leave(entry->gate, 1);
@@ -297,9 +291,7 @@ static void fill_ring(struct dg_ring *r, const dg_ring_config *cfg)
 int dg_ring_lay_out(void *base, const dg_ring_config *cfg)
 {
 	struct dg_ring r = {0};
-	const int rc = check_config(cfg);
-	if (rc)
-		return rc;
+	TRY(check_config(cfg));
 	set_numbers(&r, cfg);
 	place_ring(&r, base, cfg);
 	fill_ring(&r, cfg);
@@ -548,9 +540,7 @@ static uint64_t find_hole(struct dg_ring *r)
 
 int dg_ring_stats_get(dg_ring *r, dg_ring_stats *out)
 {
-	const int rc = enter(r);
-	if (rc)
-		return rc;
+	TRY(enter(r));
 	*out = (dg_ring_stats){
 		.taken = r->head,
 		.completed = r->completed,
