@@ -161,6 +161,12 @@ SOFTDOCA_INTERNAL void *softdoca_object_new(enum object_kind kind, size_t size);
 SOFTDOCA_INTERNAL bool softdoca_object_room(size_t size, size_t n);
 /* Frees the object and the objects within it: object_is() returns false from then on. */
 SOFTDOCA_INTERNAL void softdoca_object_free(void *p);
+/* Defines a function that returns the object with this member. */
+#define OWNER(function, object, type, member)                              \
+	static inline object *function(const type *p)                      \
+	{                                                                  \
+		return (object *)((uintptr_t)p - offsetof(object, member)); \
+	}
 static inline size_t object_lines(size_t size)
 {
 	return (size + 63) / 64;

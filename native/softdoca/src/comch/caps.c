@@ -29,10 +29,7 @@ doca_error_t doca_comch_cap_server_is_supported(const struct doca_devinfo *devin
 
 doca_error_t comch_get_limit(const struct doca_devinfo *devinfo, uint32_t value, uint32_t *out)
 {
-	doca_error_t error =
-		check_capable(devinfo, CAP_COMCH_CLIENT | CAP_COMCH_SERVER, "client or server");
-	if (error != DOCA_SUCCESS)
-		return error;
+	TRY(check_capable(devinfo, CAP_COMCH_CLIENT | CAP_COMCH_SERVER, "client or server"));
 	if (!out)
 		return REFUSE(DOCA_ERROR_INVALID_VALUE, "the output pointer is NULL");
 	*out = value;

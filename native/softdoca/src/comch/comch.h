@@ -151,10 +151,7 @@ struct doca_comch_server {
 	struct endpoint e;
 };
 
-static inline struct endpoint *endpoint_of(const struct doca_ctx *ctx)
-{
-	return (void *)((char *)(uintptr_t)ctx - offsetof(struct endpoint, ctx));
-}
+OWNER(endpoint_of, struct endpoint, struct doca_ctx, ctx)
 
 static inline void items_add(struct items *q, struct item *i)
 {

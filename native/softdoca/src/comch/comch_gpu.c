@@ -350,10 +350,7 @@ static doca_error_t allocate(struct fast_gpu *g, struct doca_gpu *gpu)
 	g->held = calloc(g->entries, sizeof *g->held);
 	if (!g->held)
 		return REFUSE(DOCA_ERROR_NO_MEMORY, "no memory for %u requests", g->entries);
-	doca_error_t error =
-		softdoca_gpu_alloc_own(gpu, bytes, 64, DOCA_GPU_MEM_TYPE_CPU_GPU, &g->rings);
-	if (error)
-		return error;
+	TRY(softdoca_gpu_alloc_own(gpu, bytes, 64, DOCA_GPU_MEM_TYPE_CPU_GPU, &g->rings));
 	memset(g->rings->addr, 0, bytes);
 	g->requests = (struct doca_priv_comch_gpu_entry *)g->rings->addr;
 	g->answers = g->requests + g->entries;

@@ -10,10 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static struct doca_comch_task_send *of_task(struct doca_task *task)
-{
-	return (void *)((char *)task - offsetof(struct doca_comch_task_send, task));
-}
+OWNER(of_task, struct doca_comch_task_send, struct doca_task, task)
 
 doca_error_t comch_tasks_new(struct endpoint *e)
 {

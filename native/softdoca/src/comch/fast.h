@@ -107,7 +107,6 @@ struct fast_task {
 	int memfd; /* holds a large message that waits for space; otherwise -1 */
 	enum fast_place place;
 	struct fast_task *next; /* in its list */
-	struct fast_task *next_free, *next_made;
 };
 struct doca_comch_producer_task_send {
 	struct fast_task t;
@@ -153,7 +152,7 @@ struct fast_ctx {
 	atomic_bool woken; /* whether wake_fd is readable */
 	struct fast_list pending; /* receives, or sends that found a channel full */
 	struct fast_list done; /* completed, to be delivered */
-	struct fast_task *tasks, *free_tasks;
+	struct task_pool pool;
 	int channel; /* of a consumer */
 	_Atomic(uint32_t) *receives; /* of a consumer: its counter, in a page of its own */
 	int offered, counter; /* the other end, the page's memfd: until they are sent */
@@ -172,15 +171,8 @@ struct doca_comch_producer {
 	doca_comch_producer_task_send_completion_cb_t done_cb, error_cb;
 };
 
-static inline struct fast_ctx *fast_ctx_of(const struct doca_ctx *ctx)
-{
-	return (void *)((char *)(uintptr_t)ctx - offsetof(struct fast_ctx, ctx));
-}
-
-static inline struct fast_task *fast_task_of(const struct doca_task *task)
-{
-	return (void *)((char *)(uintptr_t)task - offsetof(struct fast_task, task));
-}
+OWNER(fast_ctx_of, struct fast_ctx, struct doca_ctx, ctx)
+OWNER(fast_task_of, struct fast_task, struct doca_task, task)
 
 static inline void fast_add(struct fast_list *l, struct fast_task *t)
 {

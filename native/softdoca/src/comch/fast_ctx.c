@@ -40,35 +40,12 @@ doca_error_t fast_ctx_destroy(struct fast_ctx *p)
 
 doca_error_t fast_ctx_set_tasks(struct fast_ctx *p, bool callbacks, uint32_t n)
 {
-	if (!callbacks)
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "a callback is NULL");
-	if (!n || n > FAST_TASKS_MAX)
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%u tasks: the number must be 1 to %u", n,
-			      FAST_TASKS_MAX);
-	if (p->ctx.state != DOCA_CTX_STATE_IDLE)
-		return REFUSE(DOCA_ERROR_BAD_STATE, "the context is started");
+	TRY(softdoca_tasks_check(&p->ctx, callbacks, n, FAST_TASKS_MAX, __func__));
 	p->n_tasks = n;
 	return DOCA_SUCCESS;
 }
 
 /* ---- start and end ---- */
-
-static bool make_tasks(struct fast_ctx *p)
-{
-	if (!softdoca_object_room(sizeof(struct fast_task), p->n_tasks))
-		return false;
-	for (uint32_t i = 0; i < p->n_tasks; i++) {
-		struct fast_task *t = softdoca_object_new(OBJECT_FREE, sizeof *t);
-		if (!t)
-			return false;
-		t->memfd = -1;
-		t->next_made = p->tasks;
-		p->tasks = t;
-		t->next_free = p->free_tasks;
-		p->free_tasks = t;
-	}
-	return true;
-}
 
 doca_error_t fast_ctx_start(struct fast_ctx *p)
 {
@@ -79,7 +56,7 @@ doca_error_t fast_ctx_start(struct fast_ctx *p)
 		return REFUSE(DOCA_ERROR_NOT_CONNECTED, "the connection has ended");
 	p->pending = p->done = (struct fast_list){0};
 	atomic_store_explicit(&p->woken, false, memory_order_relaxed); /* before others see wake_fd */
-	if (!make_tasks(p))
+	if (!TASKS_MAKE(&p->pool, p->n_tasks, struct fast_task))
 		return REFUSE(DOCA_ERROR_NO_MEMORY, "no memory for %u tasks", p->n_tasks);
 	int epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	int wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), code = errno;
@@ -105,11 +82,7 @@ void fast_ctx_ended(struct doca_ctx *ctx)
 	softdoca_page_free(p->receives);
 	p->receives = NULL;
 	fast_unlock();
-	for (struct fast_task *t; (t = p->tasks);) {
-		p->tasks = t->next_made;
-		softdoca_object_free(t);
-	}
-	p->free_tasks = NULL;
+	TASKS_FREE(&p->pool, struct fast_task);
 }
 
 /* ---- waking ---- */
@@ -148,12 +121,13 @@ static doca_error_t alloc(struct fast_ctx *p, struct doca_buf *buf, struct fast_
 	enum doca_ctx_states state = p->ctx.state;
 	if (state != DOCA_CTX_STATE_RUNNING && state != DOCA_CTX_STATE_STARTING) /* guess */
 		return REFUSE(DOCA_ERROR_BAD_STATE, "the context is not running");
-	struct fast_task *t = p->free_tasks;
-	if (!t)
+	struct doca_task *task = softdoca_task_take(&p->pool);
+	if (!task)
 		return REFUSE(DOCA_ERROR_NO_MEMORY, "all %u tasks are allocated", p->n_tasks);
-	p->free_tasks = t->next_free;
+	struct fast_task *t = fast_task_of(task);
 	object_become(t, p->task_kind);
-	softdoca_task_init(&t->task, &p->ctx, (union doca_data){0});
+	softdoca_task_init(task, &p->ctx, (union doca_data){0});
+	t->memfd = -1;
 	t->buf = buf;
 	t->peer = t->imm_len = 0;
 	t->place = NOWHERE;
@@ -170,12 +144,8 @@ doca_error_t fast_ctx_alloc(struct fast_ctx *p, struct doca_buf *buf, struct fas
 
 void fast_ctx_free_task(struct doca_task *task)
 {
-	struct fast_task *t = fast_task_of(task);
-	struct fast_ctx *p = fast_ctx_of(task->ctx);
-	object_become(&t->task, OBJECT_FREE);
-	object_become(t, OBJECT_FREE);
-	t->next_free = p->free_tasks;
-	p->free_tasks = t;
+	object_become(fast_task_of(task), OBJECT_FREE);
+	softdoca_task_return(&fast_ctx_of(task->ctx)->pool, task);
 }
 
 doca_error_t fast_ctx_hold(struct fast_task *t)

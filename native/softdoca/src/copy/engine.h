@@ -91,16 +91,8 @@ extern const struct ctx_ops dma_gpu_ops; /* dma_gpu.c */
 SOFTDOCA_INTERNAL struct doca_dma_task_memcpy *softdoca_memcpy_new(struct doca_dma *dma,
 								   union doca_data user_data);
 
-static inline struct doca_dma *dma_of(const struct doca_ctx *ctx)
-{
-	return (struct doca_dma *)((uintptr_t)ctx - offsetof(struct doca_dma, ctx));
-}
-
-static inline struct doca_dma_task_memcpy *memcpy_of(const struct doca_task *task)
-{
-	return (struct doca_dma_task_memcpy *)((uintptr_t)task -
-					       offsetof(struct doca_dma_task_memcpy, task));
-}
+OWNER(dma_of, struct doca_dma, struct doca_ctx, ctx)
+OWNER(memcpy_of, struct doca_dma_task_memcpy, struct doca_task, task)
 
 /* ---- pieces.c: copying a task's bytes in pieces ---- */
 

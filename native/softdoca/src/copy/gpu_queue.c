@@ -31,10 +31,7 @@ static size_t words_at(const struct sizes *n)
 static doca_error_t allocate(struct gpu_queue *q, struct doca_gpu *gpu, const struct sizes *n)
 {
 	const size_t bytes = words_at(n) + WORDS_BYTES;
-	doca_error_t error =
-		softdoca_gpu_alloc_own(gpu, bytes, ENTRY_BYTES, DOCA_GPU_MEM_TYPE_CPU_GPU, &q->rings);
-	if (error)
-		return error;
+	TRY(softdoca_gpu_alloc_own(gpu, bytes, ENTRY_BYTES, DOCA_GPU_MEM_TYPE_CPU_GPU, &q->rings));
 	memset(q->rings->addr, 0, bytes);
 	for (uint32_t i = n->sends; i < 2 * n->sends + n->receives; i++)
 		q->rings->addr[(size_t)(i + 1) * ENTRY_BYTES - 1] = (char)CQE_INITIAL;

@@ -106,13 +106,8 @@ doca_error_t doca_dma_task_memcpy_set_conf(struct doca_dma *dma,
 					   uint32_t num_memcpy_tasks)
 {
 	CHECK_DMA(dma);
-	if (dma->ctx.state != DOCA_CTX_STATE_IDLE) /* guess */
-		return REFUSE(DOCA_ERROR_BAD_STATE, "the context is started");
-	if (!task_completion_cb || !task_error_cb) /* guess */
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "a callback is NULL");
-	if (!num_memcpy_tasks || num_memcpy_tasks > TASKS_MAX) /* guess */
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%u tasks: the number must be 1 to %u",
-			      num_memcpy_tasks, TASKS_MAX);
+	TRY(softdoca_tasks_check(&dma->ctx, task_completion_cb && task_error_cb, num_memcpy_tasks, TASKS_MAX,
+				 __func__));
 	dma->done_cb = task_completion_cb;
 	dma->error_cb = task_error_cb;
 	dma->num_tasks = num_memcpy_tasks;
@@ -121,16 +116,19 @@ doca_error_t doca_dma_task_memcpy_set_conf(struct doca_dma *dma,
 
 /* ---- tasks ---- */
 
-static doca_error_t new_task(struct doca_dma *dma, union doca_data user_data,
-			     struct doca_dma_task_memcpy **task)
+static doca_error_t new_task(struct doca_dma *dma, const struct doca_buf *src, struct doca_buf *dst,
+			     union doca_data user_data, struct doca_dma_task_memcpy **task)
 {
 	if (dma->ctx.state != DOCA_CTX_STATE_RUNNING) /* guess */
 		return REFUSE(DOCA_ERROR_BAD_STATE, "the context is not running");
 	if (dma->ctx.gpu) /* guess */
 		return REFUSE(DOCA_ERROR_BAD_STATE, "kernels post this context's copies");
-	*task = softdoca_memcpy_new(dma, user_data);
-	if (!*task) /* DMA reference */
+	struct doca_dma_task_memcpy *t = softdoca_memcpy_new(dma, user_data);
+	if (!t) /* DMA reference */
 		return REFUSE(DOCA_ERROR_NO_MEMORY, "all %u tasks are allocated", dma->num_tasks);
+	t->src = src;
+	t->dst = dst;
+	*task = t;
 	return DOCA_SUCCESS;
 }
 
@@ -150,18 +148,7 @@ doca_error_t doca_dma_task_memcpy_alloc_init(struct doca_dma *dma, const struct 
 		return REFUSE(DOCA_ERROR_INVALID_VALUE, "the %s, %p, is not a buffer",
 			      may_be_buf(src) ? "destination" : "source",
 			      may_be_buf(src) ? (const void *)dst : (const void *)src);
-	enum pe_entry how = softdoca_pe_enter(dma->ctx.pe);
-	if (how == PE_BUSY) /* guess */
-		return REFUSE(DOCA_ERROR_IN_USE, "another thread is in its progress engine");
-	struct doca_dma_task_memcpy *t;
-	doca_error_t error = new_task(dma, user_data, &t);
-	if (!error) {
-		t->src = src;
-		t->dst = dst;
-		*task = t;
-	}
-	softdoca_pe_leave(dma->ctx.pe, how);
-	return error;
+	RETURN_INSIDE(dma->ctx.pe, new_task(dma, src, dst, user_data, task));
 }
 
 static bool is_task(const struct doca_dma_task_memcpy *task, const char *func)

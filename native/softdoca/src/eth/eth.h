@@ -177,15 +177,8 @@ struct doca_eth_rxq {
 	_Alignas(64) struct doca_ctx ctx;
 };
 
-static inline struct doca_eth_txq *eth_txq_of(struct doca_ctx *ctx)
-{
-	return (struct doca_eth_txq *)((char *)ctx - offsetof(struct doca_eth_txq, ctx));
-}
-
-static inline struct doca_eth_rxq *eth_rxq_of(struct doca_ctx *ctx)
-{
-	return (struct doca_eth_rxq *)((char *)ctx - offsetof(struct doca_eth_rxq, ctx));
-}
+OWNER(eth_txq_of, struct doca_eth_txq, struct doca_ctx, ctx)
+OWNER(eth_rxq_of, struct doca_eth_rxq, struct doca_ctx, ctx)
 
 /* Bytes from a packet of a queue to the next. */
 static inline uint64_t eth_stride(const struct doca_eth_rxq *q)
@@ -202,8 +195,6 @@ doca_error_t eth_open_host(struct doca_ctx *ctx, size_t ring, size_t words, stru
 void eth_close(struct eth_queue *q);
 /* Checks that a frame to send, or the place of one to receive, is a single buffer. */
 doca_error_t eth_check_single(const struct doca_buf *b);
-/* Checks that `callbacks` is true, n is 1 to max, and the context is idle; logs what is not. */
-doca_error_t eth_check_conf(const struct doca_ctx *ctx, bool callbacks, uint32_t n, uint32_t max);
 doca_error_t eth_set(const struct doca_ctx *ctx, bool *setting, uint8_t value);
 
 /* Operations of queues on a GPU (txq.c, rxq.c) and on the CPU (eth_send.c, eth_receive.c). */

@@ -38,9 +38,7 @@ static doca_error_t prepare(const struct doca_eth_txq *q, const struct doca_buf 
 			    struct large *l)
 {
 	*l = (struct large){.headers = headers, .mss = q->mss};
-	doca_error_t error = eth_check_single(payload);
-	if (error)
-		return error;
+	TRY(eth_check_single(payload));
 	for (; list; list = list->next) {
 		if (list->len > q->max_headers - l->headers_size || (list->len && !list->addr))
 			return REFUSE(DOCA_ERROR_INVALID_VALUE,
@@ -159,9 +157,7 @@ doca_error_t doca_eth_txq_task_lso_send_allocate_init(struct doca_eth_txq *eth_t
 	CHECK_OBJECT(pkt_payload, OBJECT_BUF, "a buffer");
 	CHECK_OUT(headers);
 	CHECK_OUT(task_lso_send);
-	doca_error_t error = eth_task_allocate(eth_txq, LARGE, 1, user_data, &s);
-	if (error)
-		return error;
+	TRY(eth_task_allocate(eth_txq, LARGE, 1, user_data, &s));
 	s->frames[0] = pkt_payload;
 	s->headers[0] = headers;
 	*task_lso_send = (struct doca_eth_txq_task_lso_send *)s;
@@ -212,10 +208,7 @@ doca_error_t doca_eth_txq_task_batch_lso_send_allocate(struct doca_eth_txq *eth_
 	CHECK_OUT(headers_array);
 	CHECK_OUT(task_user_data_array);
 	CHECK_OUT(task_batch);
-	doca_error_t error =
-		eth_batch_allocate(eth_txq, LARGE_BATCH, tasks_num, task_batch_user_data, &s);
-	if (error)
-		return error;
+	TRY(eth_batch_allocate(eth_txq, LARGE_BATCH, tasks_num, task_batch_user_data, &s));
 	*pkt_payload_array = s->frames;
 	*headers_array = s->headers;
 	*task_user_data_array = s->data;

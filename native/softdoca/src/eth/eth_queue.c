@@ -60,17 +60,6 @@ doca_error_t eth_check_single(const struct doca_buf *b)
 
 /* ---- settings ---- */
 
-doca_error_t eth_check_conf(const struct doca_ctx *ctx, bool callbacks, uint32_t n, uint32_t max)
-{
-	if (ctx->state != DOCA_CTX_STATE_IDLE)
-		return REFUSE(DOCA_ERROR_BAD_STATE, "the queue is started");
-	if (!callbacks)
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "a callback is NULL");
-	if (!n || n > max)
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%u tasks: the number must be 1 to %u", n, max);
-	return DOCA_SUCCESS;
-}
-
 doca_error_t eth_set(const struct doca_ctx *ctx, bool *setting, uint8_t value)
 {
 	if (ctx->state != DOCA_CTX_STATE_IDLE)

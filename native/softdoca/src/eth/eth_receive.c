@@ -14,11 +14,7 @@
 #define CHECK_EVENT(e)	 CHECK_OBJECT(e, OBJECT_ETH_EVENT, "an event")
 #define CHECK_EVENTS(e)	 CHECK_OBJECT(e, OBJECT_ETH_EVENTS, "a batch of events")
 
-static struct doca_eth_rxq_task_recv *receive_of(struct doca_task *task)
-{
-	return (struct doca_eth_rxq_task_recv *)((char *)task -
-						 offsetof(struct doca_eth_rxq_task_recv, task));
-}
+OWNER(receive_of, struct doca_eth_rxq_task_recv, struct doca_task, task)
 
 /* ---- places ---- */
 
@@ -331,9 +327,7 @@ static doca_error_t submit(struct doca_task *task, uint32_t flags)
 	struct doca_eth_rxq_task_recv *t = receive_of(task);
 	const struct doca_buf *b = t->pkt;
 	(void)flags;
-	doca_error_t error = eth_check_single(b);
-	if (error)
-		return error;
+	TRY(eth_check_single(b));
 	if (check_map(b->mmap))
 		return DOCA_ERROR_INVALID_VALUE;
 	post(q, t, b, 0, (size_t)(b->head + b->len - b->data));
@@ -371,10 +365,8 @@ doca_error_t doca_eth_rxq_task_recv_set_conf(
 	doca_eth_rxq_task_recv_completion_cb_t error_completion_cb, uint32_t num_task_recv)
 {
 	CHECK_RXQ(eth_rxq);
-	doca_error_t error = eth_check_conf(&eth_rxq->ctx, success_completion_cb && error_completion_cb,
-					    num_task_recv, RXQ_MAX);
-	if (error)
-		return error;
+	TRY(softdoca_tasks_check(&eth_rxq->ctx, success_completion_cb && error_completion_cb, num_task_recv,
+				 RXQ_MAX, __func__));
 	eth_rxq->recv.n = num_task_recv;
 	eth_rxq->recv.done = success_completion_cb;
 	eth_rxq->recv.failed = error_completion_cb;
@@ -554,9 +546,7 @@ doca_error_t doca_eth_rxq_event_managed_recv_register(
 {
 	CHECK_RXQ(eth_rxq);
 	CHECK_IDLE(eth_rxq);
-	doca_error_t error = may_register(eth_rxq, success_event_cb && error_event_cb);
-	if (error)
-		return error;
+	TRY(may_register(eth_rxq, success_event_cb && error_event_cb));
 	eth_rxq->event.done = success_event_cb;
 	eth_rxq->event.failed = error_event_cb;
 	eth_rxq->event.data = event_user_data;
@@ -571,10 +561,7 @@ doca_error_t doca_eth_rxq_event_batch_managed_recv_register(
 {
 	CHECK_RXQ(eth_rxq);
 	CHECK_IDLE(eth_rxq);
-	doca_error_t error =
-		may_register(eth_rxq, success_event_batch_handler && error_event_batch_handler);
-	if (error)
-		return error;
+	TRY(may_register(eth_rxq, success_event_batch_handler && error_event_batch_handler));
 	if ((unsigned)events_number_max > DOCA_EVENT_BATCH_EVENTS_NUMBER_128 ||
 	    events_number_min > events_number_max || 1u << events_number_min > eth_rxq->entries)
 		return REFUSE(DOCA_ERROR_INVALID_VALUE,

@@ -7,10 +7,7 @@
 
 #include "eth.h"
 
-static struct eth_send *send_of(struct doca_task *task)
-{
-	return (struct eth_send *)((char *)task - offsetof(struct eth_send, batch.task));
-}
+OWNER(send_of, struct eth_send, struct doca_task, batch.task)
 
 /* ---- start and end ---- */
 
@@ -84,9 +81,7 @@ static void ended(struct doca_ctx *ctx)
 
 static doca_error_t check_frame(const struct doca_eth_txq *q, const struct doca_buf *b, uint32_t *key)
 {
-	doca_error_t error = eth_check_single(b);
-	if (error)
-		return error;
+	TRY(eth_check_single(b));
 	if (b->data_len < FRAME_MIN || b->data_len > FRAME_MAX)
 		return REFUSE(DOCA_ERROR_INVALID_VALUE, "a frame of %zu bytes: it has %d to %d", b->data_len,
 			      FRAME_MIN, FRAME_MAX);
@@ -135,9 +130,7 @@ static doca_error_t submit(struct doca_task *task, uint32_t flags)
 	struct doca_eth_txq *q = eth_txq_of(task->ctx);
 	struct eth_send *s = send_of(task);
 	(void)flags;
-	doca_error_t error = s->tasks->is_large ? eth_post_large(q, s) : post(q, s);
-	if (error)
-		return error;
+	TRY(s->tasks->is_large ? eth_post_large(q, s) : post(q, s));
 	s->first = q->submitted;
 	s->next = NULL;
 	*(q->first ? &q->last->next : &q->first) = s;
@@ -275,11 +268,10 @@ doca_error_t eth_batch_allocate(struct doca_eth_txq *q, int type, uint16_t n, un
 
 doca_error_t eth_tasks_set(struct doca_eth_txq *q, int type, struct eth_tasks tasks)
 {
-	doca_error_t error = eth_check_conf(&q->ctx, tasks.done.single && tasks.failed.single,
-					    tasks.n * tasks.tasks, TXQ_MAX);
-	if (!error)
-		q->tasks[type] = tasks;
-	return error;
+	TRY(softdoca_tasks_check(&q->ctx, tasks.done.single && tasks.failed.single, tasks.n * tasks.tasks, TXQ_MAX,
+				 __func__));
+	q->tasks[type] = tasks;
+	return DOCA_SUCCESS;
 }
 
 doca_error_t eth_batches_set(struct doca_eth_txq *q, int type,
@@ -315,9 +307,7 @@ doca_error_t doca_eth_txq_task_send_allocate_init(struct doca_eth_txq *eth_txq, 
 	CHECK_TXQ(eth_txq);
 	CHECK_OBJECT(pkt, OBJECT_BUF, "a buffer");
 	CHECK_OUT(task_send);
-	doca_error_t error = eth_task_allocate(eth_txq, SINGLE, 1, user_data, &s);
-	if (error)
-		return error;
+	TRY(eth_task_allocate(eth_txq, SINGLE, 1, user_data, &s));
 	s->frames[0] = pkt;
 	*task_send = (struct doca_eth_txq_task_send *)s;
 	return DOCA_SUCCESS;
@@ -372,9 +362,7 @@ doca_error_t doca_eth_txq_task_batch_send_allocate(struct doca_eth_txq *eth_txq,
 	CHECK_OUT(pkt_array);
 	CHECK_OUT(task_user_data_array);
 	CHECK_OUT(task_batch);
-	doca_error_t error = eth_batch_allocate(eth_txq, BATCH, tasks_num, task_batch_user_data, &s);
-	if (error)
-		return error;
+	TRY(eth_batch_allocate(eth_txq, BATCH, tasks_num, task_batch_user_data, &s));
 	*pkt_array = s->frames;
 	*task_user_data_array = s->data;
 	*task_batch = &s->batch;

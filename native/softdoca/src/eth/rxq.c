@@ -120,9 +120,7 @@ doca_error_t doca_eth_rxq_create(struct doca_dev *dev, uint32_t max_burst_size,
 {
 	CHECK_OBJECT(dev, OBJECT_DEV, "an open device");
 	CHECK_OUT(eth_rxq);
-	doca_error_t error = check_sizes(max_burst_size, max_packet_size);
-	if (error)
-		return error;
+	TRY(check_sizes(max_burst_size, max_packet_size));
 	struct doca_eth_rxq *q = softdoca_object_new(OBJECT_ETH_RXQ, sizeof *q);
 	if (!q)
 		return REFUSE(DOCA_ERROR_NO_MEMORY, "no memory for a receive queue");
@@ -137,10 +135,8 @@ doca_error_t doca_eth_rxq_create(struct doca_dev *dev, uint32_t max_burst_size,
 doca_error_t doca_eth_rxq_destroy(struct doca_eth_rxq *eth_rxq)
 {
 	CHECK_RXQ(eth_rxq);
-	doca_error_t error = eth_rxq->ctx.state == DOCA_CTX_STATE_IDLE ? eth_rxq_close_pool(eth_rxq)
-								       : DOCA_SUCCESS;
-	if (error)
-		return error;
+	TRY(eth_rxq->ctx.state == DOCA_CTX_STATE_IDLE ? eth_rxq_close_pool(eth_rxq)
+								       : DOCA_SUCCESS);
 	return softdoca_ctx_destroy(&eth_rxq->ctx, DOCA_ERROR_BAD_STATE, softdoca_object_free,
 				    eth_rxq);
 }
@@ -191,9 +187,7 @@ doca_error_t doca_eth_rxq_cap_is_type_supported(const struct doca_devinfo *devin
 						enum doca_eth_rxq_data_path_type data_path_type)
 {
 	CHECK_OBJECT(devinfo, OBJECT_DEVINFO, "a devinfo");
-	doca_error_t error = check_type(type);
-	if (error)
-		return error;
+	TRY(check_type(type));
 	if (data_path_type == (type == DOCA_ETH_RXQ_TYPE_CYCLIC ? DOCA_ETH_RXQ_DATA_PATH_TYPE_GPU
 								: DOCA_ETH_RXQ_DATA_PATH_TYPE_CPU))
 		return DOCA_SUCCESS;
@@ -251,9 +245,7 @@ doca_error_t doca_eth_rxq_set_pkt_buf(struct doca_eth_rxq *eth_rxq, struct doca_
 	if (!mmap->writable)
 		return REFUSE(DOCA_ERROR_NOT_PERMITTED, "the map's permissions are %#x: read only",
 			      mmap->permissions);
-	doca_error_t error = softdoca_mmap_frame_key(mmap, eth_rxq->ctx.dev, &eth_rxq->key);
-	if (error)
-		return error;
+	TRY(softdoca_mmap_frame_key(mmap, eth_rxq->ctx.dev, &eth_rxq->key));
 	eth_rxq->map = mmap;
 	eth_rxq->packets = mmap->addr + mmap_offset;
 	eth_rxq->packets_size = mmap_len;

@@ -209,9 +209,7 @@ static doca_error_t add(struct doca_flow_pipe *pipe, const struct rule *rule, ui
 			const struct doca_flow_fwd *fwd, struct doca_flow_pipe_entry **entry)
 {
 	struct forward forward;
-	doca_error_t error = forward_check(fwd, pipe->port, &forward);
-	if (error)
-		return error;
+	TRY(forward_check(fwd, pipe->port, &forward));
 	struct doca_flow_pipe_entry *e = softdoca_object_new(OBJECT_FLOW_ENTRY, sizeof *e);
 	if (!e)
 		return REFUSE(DOCA_ERROR_NO_MEMORY, "no memory for an entry");

@@ -103,9 +103,7 @@ doca_error_t capture_open(const char *interface, unsigned number, struct capture
 	if (!first || !*first)
 		return DOCA_SUCCESS;
 	snprintf(path, sizeof path, number ? "%s.%u" : "%s", first, number + 1);
-	doca_error_t error = read_limit(c);
-	if (error)
-		return error;
+	TRY(read_limit(c));
 	c->file = fopen(path, "wbe");
 	if (!c->file)
 		return MISCONFIGURED("SOFTDOCA_CAPTURE is '%s', which cannot be written: %s", path,

@@ -73,10 +73,7 @@ struct doca_graph {
 	_Alignas(64) struct doca_ctx ctx;
 };
 
-static struct doca_graph *graph_of(const struct doca_ctx *ctx)
-{
-	return (void *)((uintptr_t)ctx - offsetof(struct doca_graph, ctx));
-}
+OWNER(graph_of, struct doca_graph, struct doca_ctx, ctx)
 
 static bool is_started(const struct doca_graph *g)
 {

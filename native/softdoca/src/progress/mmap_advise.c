@@ -12,7 +12,7 @@
 struct doca_mmap_advise_task_invalidate_cache {
 	struct object o;
 	struct doca_buf *buf;
-	struct doca_mmap_advise_task_invalidate_cache *next, *next_made;
+	struct doca_mmap_advise_task_invalidate_cache *next; /* submitted */
 	_Alignas(64) struct doca_task task;
 };
 typedef struct doca_mmap_advise_task_invalidate_cache advise_task;
@@ -21,30 +21,19 @@ struct doca_mmap_advise {
 	struct object o;
 	doca_mmap_advise_task_invalidate_cache_completion_cb_t done_cb;
 	uint32_t n; /* tasks; 0: not configured */
-	advise_task *made, *free, *first, *last; /* first to last: submitted */
+	struct task_pool pool;
+	advise_task *first, *last; /* submitted */
 	_Alignas(64) struct doca_ctx ctx;
 };
 
-static struct doca_mmap_advise *advise_of(const struct doca_ctx *ctx)
-{
-	return (void *)((char *)(uintptr_t)ctx - offsetof(struct doca_mmap_advise, ctx));
-}
-
-static advise_task *of_task(const struct doca_task *task)
-{
-	return (void *)((char *)(uintptr_t)task - offsetof(advise_task, task));
-}
+OWNER(advise_of, struct doca_mmap_advise, struct doca_ctx, ctx)
+OWNER(of_task, advise_task, struct doca_task, task)
 
 /* ---- the context ---- */
 
 static void ended(struct doca_ctx *ctx)
 {
-	struct doca_mmap_advise *a = advise_of(ctx);
-	for (advise_task *t; (t = a->made);) {
-		a->made = t->next_made;
-		softdoca_object_free(t);
-	}
-	a->free = NULL;
+	TASKS_FREE(&advise_of(ctx)->pool, advise_task);
 }
 
 static doca_error_t start(struct doca_ctx *ctx)
@@ -52,17 +41,10 @@ static doca_error_t start(struct doca_ctx *ctx)
 	struct doca_mmap_advise *a = advise_of(ctx);
 	if (!a->n) /* guess */
 		return REFUSE(DOCA_ERROR_BAD_STATE, "no tasks are configured");
-	for (uint32_t i = 0; i < a->n; i++) {
-		advise_task *t = softdoca_object_new(OBJECT_FREE, sizeof *t);
-		if (!t) {
-			ended(ctx);
-			return REFUSE(DOCA_ERROR_NO_MEMORY, "no memory for %u tasks", a->n);
-		}
-		t->next_made = a->made;
-		t->next = a->free;
-		a->made = a->free = t;
-	}
-	return DOCA_SUCCESS;
+	if (TASKS_MAKE(&a->pool, a->n, advise_task))
+		return DOCA_SUCCESS;
+	ended(ctx);
+	return REFUSE(DOCA_ERROR_NO_MEMORY, "no memory for %u tasks", a->n);
 }
 
 static doca_error_t submit(struct doca_task *task, uint32_t flags)
@@ -98,12 +80,8 @@ static bool arm(struct doca_ctx *ctx)
 
 static void free_task(struct doca_task *task)
 {
-	advise_task *t = of_task(task);
-	struct doca_mmap_advise *a = advise_of(task->ctx);
-	object_become(&t->task, OBJECT_FREE);
-	object_become(t, OBJECT_FREE);
-	t->next = a->free;
-	a->free = t;
+	object_become(of_task(task), OBJECT_FREE);
+	softdoca_task_return(&advise_of(task->ctx)->pool, task);
 }
 
 static const struct ctx_ops ops = {
@@ -179,12 +157,12 @@ static doca_error_t alloc(struct doca_mmap_advise *a, struct doca_buf *buf, unio
 {
 	if (a->ctx.state != DOCA_CTX_STATE_RUNNING) /* guess */
 		return REFUSE(DOCA_ERROR_BAD_STATE, "the context is not running");
-	advise_task *t = a->free;
-	if (!t) /* Advise */
+	struct doca_task *taken = softdoca_task_take(&a->pool);
+	if (!taken) /* Advise */
 		return REFUSE(DOCA_ERROR_NO_MEMORY, "all %u tasks are allocated", a->n);
-	a->free = t->next;
+	advise_task *t = of_task(taken);
 	object_become(t, OBJECT_ADVISE_TASK);
-	softdoca_task_init(&t->task, &a->ctx, data);
+	softdoca_task_init(taken, &a->ctx, data);
 	t->buf = buf;
 	*task = t;
 	return DOCA_SUCCESS;

@@ -78,11 +78,19 @@ struct task_watch {
 
 struct doca_task {
 	struct object o; /* within its library's object, aligned to 64 bytes */
-	struct doca_ctx *ctx;
+	union {
+		struct doca_ctx *ctx;
+		struct doca_task *next_free; /* of its pool */
+	};
 	struct task_watch *watch; /* a node of a graph that has submitted it; NULL: none */
 	union doca_data user_data;
 	doca_error_t status;
 	bool in_flight;
+};
+
+/* Tasks that a context has and the program has not. When it becomes IDLE, it has all of them. */
+struct task_pool {
+	struct doca_task *free;
 };
 
 /* Tasks that are submitted and freed together, as one. */
@@ -146,6 +154,18 @@ SOFTDOCA_INTERNAL void softdoca_ctx_fail(struct doca_ctx *ctx);
  * Returns whether this is to be called: for a task that a graph has submitted, the graph is told. */
 SOFTDOCA_INTERNAL void softdoca_task_init(struct doca_task *task, struct doca_ctx *ctx,
 					  union doca_data user_data);
+/* Makes n objects of `size` bytes, each with a task at `offset`. Returns false without memory for all: then, as
+ * at the end, softdoca_tasks_free() frees what there is. */
+SOFTDOCA_INTERNAL bool softdoca_tasks_make(struct task_pool *pool, uint32_t n, size_t size, size_t offset);
+SOFTDOCA_INTERNAL void softdoca_tasks_free(struct task_pool *pool, size_t offset);
+#define TASKS_MAKE(pool, n, type) softdoca_tasks_make(pool, n, sizeof(type), offsetof(type, task))
+#define TASKS_FREE(pool, type)    softdoca_tasks_free(pool, offsetof(type, task))
+/* Takes a task, for softdoca_task_init(), and puts it back, no longer a task; NULL: there is none. */
+SOFTDOCA_INTERNAL struct doca_task *softdoca_task_take(struct task_pool *pool);
+SOFTDOCA_INTERNAL void softdoca_task_return(struct task_pool *pool, struct doca_task *task);
+/* Checks the configuration of tasks: an idle context, callbacks, 1 to max tasks. */
+SOFTDOCA_INTERNAL doca_error_t softdoca_tasks_check(const struct doca_ctx *ctx, bool callbacks, uint32_t n,
+						    uint32_t max, const char *func);
 SOFTDOCA_INTERNAL bool softdoca_task_landed(struct doca_task *task, doca_error_t status);
 /* Makes a STOPPING context IDLE if it is quiet; called after a callback and after stop(). */
 SOFTDOCA_INTERNAL void softdoca_ctx_settle(struct doca_ctx *ctx);

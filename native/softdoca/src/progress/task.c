@@ -14,6 +14,57 @@ void softdoca_task_init(struct doca_task *task, struct doca_ctx *ctx, union doca
 	object_become(task, OBJECT_TASK);
 }
 
+/* ---- of a context ---- */
+
+bool softdoca_tasks_make(struct task_pool *pool, uint32_t n, size_t size, size_t offset)
+{
+	if (!softdoca_object_room(size, n))
+		return false;
+	for (uint32_t i = 0; i < n; i++) {
+		char *at = softdoca_object_new(OBJECT_FREE, size);
+		if (!at)
+			return false;
+		softdoca_task_return(pool, (struct doca_task *)(void *)(at + offset));
+	}
+	return true;
+}
+
+void softdoca_tasks_free(struct task_pool *pool, size_t offset)
+{
+	for (struct doca_task *task; (task = softdoca_task_take(pool));)
+		softdoca_object_free((char *)task - offset);
+}
+
+struct doca_task *softdoca_task_take(struct task_pool *pool)
+{
+	struct doca_task *task = pool->free;
+	if (task)
+		pool->free = task->next_free;
+	return task;
+}
+
+void softdoca_task_return(struct task_pool *pool, struct doca_task *task)
+{
+	object_become(task, OBJECT_FREE);
+	task->next_free = pool->free;
+	pool->free = task;
+}
+
+/* guess: which error, and their order */
+doca_error_t softdoca_tasks_check(const struct doca_ctx *ctx, bool callbacks, uint32_t n, uint32_t max,
+				  const char *func)
+{
+	if (ctx->state != DOCA_CTX_STATE_IDLE)
+		return REFUSE_FOR(func, DOCA_ERROR_BAD_STATE, "the context is started");
+	if (!callbacks)
+		return REFUSE_FOR(func, DOCA_ERROR_INVALID_VALUE, "a callback is NULL");
+	if (!n || n > max)
+		return REFUSE_FOR(func, DOCA_ERROR_INVALID_VALUE, "%u tasks: the number must be 1 to %u", n, max);
+	return DOCA_SUCCESS;
+}
+
+/* ---- in flight ---- */
+
 bool softdoca_task_landed(struct doca_task *task, doca_error_t status)
 {
 	return task_landed(task, status);

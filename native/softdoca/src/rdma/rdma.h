@@ -79,8 +79,7 @@ struct rdma_task {
 	uint32_t blocks; /* of the entry of a send */
 	enum doca_rdma_opcode opcode; /* of a receive */
 	_Alignas(64) struct doca_task task;
-	struct rdma_task *next; /* not allocated, or waiting */
-	struct rdma_task *next_made;
+	struct rdma_task *next; /* waiting */
 };
 
 struct rdma_list {
@@ -93,7 +92,7 @@ typedef void rdma_callback(void);
 struct rdma_conf {
 	rdma_callback *done, *failed;
 	uint32_t n; /* 0: not configured */
-	struct rdma_task *free;
+	struct task_pool pool;
 };
 
 enum connection_state {
@@ -207,7 +206,6 @@ struct doca_rdma {
 	uint32_t idle; /* polls without a completion */
 	struct doca_rdma_connection *connections;
 	uint32_t n_connections;
-	struct rdma_task *tasks; /* all of them */
 	struct rdma_gpu gpu;
 	struct rdma_list receives; /* in no ring yet */
 	struct rdma_list flushed; /* that never were in a ring */
@@ -256,15 +254,8 @@ extern const struct rdma_net rdma_nic, rdma_verbs; /* rdma_nic.c, rdma_verbs.c *
 /* rdma_verbs.c: stores the most bytes of a task over this adapter. */
 doca_error_t rdma_verbs_max_message(struct doca_dev *dev, uint32_t *out);
 
-static inline struct doca_rdma *rdma_of(const struct doca_ctx *ctx)
-{
-	return (void *)((char *)(uintptr_t)ctx - offsetof(struct doca_rdma, ctx));
-}
-
-static inline struct rdma_task *rdma_task_of(const struct doca_task *task)
-{
-	return (void *)((char *)(uintptr_t)task - offsetof(struct rdma_task, task));
-}
+OWNER(rdma_of, struct doca_rdma, struct doca_ctx, ctx)
+OWNER(rdma_task_of, struct rdma_task, struct doca_task, task)
 
 static inline bool is_receive(const struct rdma_task *t)
 {

@@ -23,27 +23,11 @@ static uint32_t task_count(const struct doca_rdma *r)
 	return n;
 }
 
-static bool make_tasks(struct doca_rdma *r, enum rdma_type type)
-{
-	struct rdma_conf *conf = &r->conf[type];
-	for (uint32_t i = 0; i < conf->n; i++) {
-		struct rdma_task *t = softdoca_object_new(OBJECT_FREE, sizeof *t);
-		if (!t)
-			return false;
-		t->type = type;
-		t->next_made = r->tasks;
-		r->tasks = t;
-		t->next = conf->free;
-		conf->free = t;
-	}
-	return true;
-}
-
-static bool make_all_tasks(struct doca_rdma *r)
+static bool make_tasks(struct doca_rdma *r)
 {
 	bool made = softdoca_object_room(sizeof(struct rdma_task), task_count(r));
 	for (uint32_t i = 0; i < RDMA_TYPES && made; i++)
-		made = make_tasks(r, (enum rdma_type)i);
+		made = TASKS_MAKE(&r->conf[i].pool, r->conf[i].n, struct rdma_task);
 	return made;
 }
 
@@ -62,12 +46,8 @@ static void rdma_ended(struct doca_ctx *ctx)
 {
 	struct doca_rdma *r = rdma_of(ctx);
 	rdma_end_connections(r);
-	for (struct rdma_task *t; (t = r->tasks);) {
-		r->tasks = t->next_made;
-		softdoca_object_free(t);
-	}
 	for (uint32_t i = 0; i < RDMA_TYPES; i++)
-		r->conf[i].free = NULL;
+		TASKS_FREE(&r->conf[i].pool, struct rdma_task);
 }
 
 doca_error_t rdma_open(struct doca_rdma *r, const struct rdma_net *net)
@@ -81,7 +61,7 @@ doca_error_t rdma_open(struct doca_rdma *r, const struct rdma_net *net)
 static doca_error_t begin(struct doca_rdma *r)
 {
 	TRY(rdma_open(r, dev_is_adapter(r->ctx.dev) ? &rdma_verbs : &rdma_nic));
-	if (!make_all_tasks(r))
+	if (!make_tasks(r))
 		return REFUSE(DOCA_ERROR_NO_MEMORY, "no memory for %u tasks", task_count(r));
 	return r->net->open_cq(r, task_count(r));
 }
@@ -158,10 +138,7 @@ static doca_error_t submit_receive(struct doca_rdma *r, struct rdma_task *t)
 {
 	uint32_t key;
 	/* Creates the key now, so that a failure is returned to the program. */
-	doca_error_t error =
-		t->bytes ? softdoca_mmap_key(t->dst->mmap, &key) : DOCA_SUCCESS;
-	if (error)
-		return error;
+	TRY(t->bytes ? softdoca_mmap_key(t->dst->mmap, &key) : DOCA_SUCCESS);
 	hold_all(t, 1);
 	r->n_receives++;
 	rdma_append(&r->receives, t);
@@ -342,11 +319,8 @@ bool rdma_arm(struct doca_ctx *ctx)
 static void rdma_free_task(struct doca_task *task)
 {
 	struct rdma_task *t = rdma_task_of(task);
-	struct rdma_conf *conf = &rdma_of(task->ctx)->conf[t->type];
-	object_become(task, OBJECT_FREE);
 	object_become(t, OBJECT_RDMA_FREED);
-	t->next = conf->free;
-	conf->free = t;
+	softdoca_task_return(&rdma_of(task->ctx)->conf[t->type].pool, task);
 }
 
 #define CPU_OPS .start = rdma_start, .stop = rdma_stop, .quiet = rdma_quiet, .ended = rdma_ended, \

@@ -8,15 +8,9 @@
 /* ---- configuration ---- */
 
 static doca_error_t configure(struct doca_rdma *r, enum rdma_type type, rdma_callback *done,
-			      rdma_callback *failed, uint32_t n)
+			      rdma_callback *failed, uint32_t n, const char *func)
 {
-	if (r->ctx.state != DOCA_CTX_STATE_IDLE)
-		return REFUSE(DOCA_ERROR_BAD_STATE, "the context is started");
-	if (!done || !failed)
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "a callback is NULL");
-	if (!n || n > RDMA_TASKS_MAX)
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%u tasks: the number must be 1 to %u", n,
-			      RDMA_TASKS_MAX);
+	TRY(softdoca_tasks_check(&r->ctx, done && failed, n, RDMA_TASKS_MAX, func));
 	r->conf[type] = (struct rdma_conf){.done = done, .failed = failed, .n = n};
 	return DOCA_SUCCESS;
 }
@@ -30,7 +24,7 @@ static doca_error_t configure(struct doca_rdma *r, enum rdma_type type, rdma_cal
 	{                                                                                      \
 		CHECK_RDMA(rdma);                                                              \
 		return configure(rdma, TYPE, (rdma_callback *)successful_task_completion_cb,   \
-				 (rdma_callback *)error_task_completion_cb, num_tasks);        \
+				 (rdma_callback *)error_task_completion_cb, num_tasks, __func__); \
 	}
 RDMA_EACH(CONF)
 
@@ -51,14 +45,15 @@ static const char *check_handles(const struct doca_rdma *r, const struct rdma_ta
 static doca_error_t take(struct doca_rdma *r, const struct rdma_task *as, struct rdma_task **out)
 {
 	struct rdma_conf *conf = &r->conf[as->type];
-	struct rdma_task *t = conf->free;
 	if (r->ctx.state != DOCA_CTX_STATE_RUNNING)
 		return REFUSE(DOCA_ERROR_BAD_STATE, "the context is not running");
 	if (r->ctx.gpu)
 		return REFUSE(DOCA_ERROR_BAD_STATE, "kernels post this context's operations");
-	if (!t)
+	struct doca_task *task = softdoca_task_take(&conf->pool);
+	if (!task)
 		return REFUSE(DOCA_ERROR_NO_MEMORY, "all %u tasks of this type are allocated", conf->n);
-	conf->free = t->next;
+	struct rdma_task *t = rdma_task_of(task);
+	t->type = as->type;
 	t->immediate = as->immediate;
 	t->connection = as->connection;
 	t->src = as->src;
@@ -70,7 +65,7 @@ static doca_error_t take(struct doca_rdma *r, const struct rdma_task *as, struct
 	t->bytes = 0;
 	t->blocks = 0;
 	t->opcode = DOCA_RDMA_OPCODE_RECV_SEND;
-	softdoca_task_init(&t->task, &r->ctx, as->task.user_data);
+	softdoca_task_init(task, &r->ctx, as->task.user_data);
 	object_become(t, OBJECT_RDMA_RECEIVE + t->type);
 	*out = t;
 	return DOCA_SUCCESS;

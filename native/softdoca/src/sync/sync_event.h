@@ -42,7 +42,7 @@ struct sync_task {
 	uint64_t *out; /* of get and add */
 	doca_error_t status;
 	bool waits; /* in the list of waiting tasks; if in flight and not waiting: complete */
-	struct sync_task *next, *next_free, *next_made;
+	struct sync_task *next;
 };
 
 struct sync_list {
@@ -62,7 +62,7 @@ union sync_callback {
 struct sync_conf {
 	union sync_callback done_cb, error_cb;
 	uint32_t n; /* 0: not configured */
-	struct sync_task *free;
+	struct task_pool pool;
 };
 
 enum sync_mode { SYNC_NEW, SYNC_ALONE, SYNC_CONTEXT };
@@ -91,7 +91,6 @@ struct doca_sync_event {
 
 	_Alignas(64) struct doca_ctx ctx;
 	struct sync_conf conf[SYNC_OPS];
-	struct sync_task *tasks; /* all */
 	struct sync_list waiting, done;
 	uint64_t checked_ns; /* time of the last check whether the other side is gone */
 };

@@ -14,15 +14,8 @@
 
 #define WAKE_NS 1000000
 
-static struct doca_sync_event *event_of(const struct doca_ctx *ctx)
-{
-	return (void *)((char *)(uintptr_t)ctx - offsetof(struct doca_sync_event, ctx));
-}
-
-static struct sync_task *of_task(const struct doca_task *task)
-{
-	return (void *)((char *)(uintptr_t)task - offsetof(struct sync_task, task));
-}
+OWNER(event_of, struct doca_sync_event, struct doca_ctx, ctx)
+OWNER(of_task, struct sync_task, struct doca_task, task)
 
 /* ---- lists ---- */
 
@@ -52,33 +45,10 @@ static void done(struct doca_sync_event *e, struct sync_task *t, doca_error_t st
 
 /* ---- the context ---- */
 
-static bool make_tasks(struct doca_sync_event *e, enum sync_op op)
-{
-	struct sync_conf *conf = &e->conf[op];
-	if (!softdoca_object_room(sizeof(struct sync_task), conf->n))
-		return false;
-	for (uint32_t i = 0; i < conf->n; i++) {
-		struct sync_task *t = softdoca_object_new(OBJECT_FREE, sizeof *t);
-		if (!t)
-			return false;
-		t->op = op;
-		t->next_made = e->tasks;
-		e->tasks = t;
-		t->next_free = conf->free;
-		conf->free = t;
-	}
-	return true;
-}
-
 static void ended(struct doca_ctx *ctx)
 {
-	struct doca_sync_event *e = event_of(ctx);
-	for (struct sync_task *t; (t = e->tasks);) {
-		e->tasks = t->next_made;
-		softdoca_object_free(t);
-	}
 	for (int op = 0; op < SYNC_OPS; op++)
-		e->conf[op].free = NULL;
+		TASKS_FREE(&event_of(ctx)->conf[op].pool, struct sync_task);
 }
 
 static doca_error_t start(struct doca_ctx *ctx)
@@ -93,7 +63,7 @@ static doca_error_t start(struct doca_ctx *ctx)
 	if (error == DOCA_SUCCESS)
 		error = sync_choose_place(e);
 	for (int op = 0; op < SYNC_OPS && error == DOCA_SUCCESS; op++)
-		if (e->conf[op].n && !make_tasks(e, (enum sync_op)op))
+		if (e->conf[op].n && !TASKS_MAKE(&e->conf[op].pool, e->conf[op].n, struct sync_task))
 			error = REFUSE(DOCA_ERROR_NO_MEMORY, "no memory for %u tasks",
 				       e->conf[op].n);
 	if (error != DOCA_SUCCESS)
@@ -203,11 +173,8 @@ static bool arm(struct doca_ctx *ctx)
 static void free_task(struct doca_task *task)
 {
 	struct sync_task *t = of_task(task);
-	struct sync_conf *conf = &event_of(task->ctx)->conf[t->op];
-	object_become(&t->task, OBJECT_FREE);
 	object_become(t, OBJECT_FREE);
-	t->next_free = conf->free;
-	conf->free = t;
+	softdoca_task_return(&event_of(task->ctx)->conf[t->op].pool, task);
 }
 
 const struct ctx_ops sync_ops = {
@@ -245,23 +212,6 @@ static bool mask_is_valid(uint64_t mask)
 	return !low || low == 0xff || low == 0xffff || low == 0xffffffff || low == UINT64_MAX;
 }
 
-/* SE reference, doca_sync_event_task_*_alloc_init: NO_MEMORY. */
-static doca_error_t new_task(struct doca_sync_event *e, enum sync_op op, union doca_data user_data,
-			     struct sync_task **out, const char *func)
-{
-	struct sync_task *t = e->conf[op].free;
-	if (e->ctx.state != DOCA_CTX_STATE_RUNNING) /* guess */
-		return REFUSE_FOR(func, DOCA_ERROR_BAD_STATE, "the context is not running");
-	if (!t)
-		return REFUSE_FOR(func, DOCA_ERROR_NO_MEMORY, "all %u tasks are allocated",
-				  e->conf[op].n);
-	e->conf[op].free = t->next_free;
-	object_become(t, OBJECT_SYNC_TASK);
-	softdoca_task_init(&t->task, &e->ctx, user_data);
-	*out = t;
-	return DOCA_SUCCESS;
-}
-
 /* The fields of a new task. */
 struct fields {
 	enum sync_op op;
@@ -269,28 +219,37 @@ struct fields {
 	uint64_t *out;
 };
 
+/* SE reference, doca_sync_event_task_*_alloc_init: NO_MEMORY. */
+static doca_error_t new_task(struct doca_sync_event *e, struct fields fields, union doca_data user_data,
+			     void *out, const char *func)
+{
+	struct sync_conf *conf = &e->conf[fields.op];
+	if (e->ctx.state != DOCA_CTX_STATE_RUNNING) /* guess */
+		return REFUSE_FOR(func, DOCA_ERROR_BAD_STATE, "the context is not running");
+	struct doca_task *task = softdoca_task_take(&conf->pool);
+	if (!task)
+		return REFUSE_FOR(func, DOCA_ERROR_NO_MEMORY, "all %u tasks are allocated", conf->n);
+	softdoca_task_init(task, &e->ctx, user_data);
+	struct sync_task *t = of_task(task);
+	t->op = fields.op;
+	t->value = fields.value;
+	t->mask = fields.mask;
+	t->out = fields.out;
+	object_become(t, OBJECT_SYNC_TASK);
+	memcpy(out, &t, sizeof t);
+	return DOCA_SUCCESS;
+}
+
 static doca_error_t alloc(struct doca_sync_event *e, struct fields fields,
 			  union doca_data user_data, void *task, const char *func)
 {
-	struct sync_task *t;
 	CHECK_EVENT(e);
 	CHECK_OUT(task);
 	if (fields.op >= SYNC_WAIT_EQ && !mask_is_valid(fields.mask))
 		return REFUSE_FOR(func, DOCA_ERROR_INVALID_VALUE,
 				  "the mask %#llx is not 0, 1, 2, 4 or 8 consecutive bytes 0xff",
 				  (unsigned long long)fields.mask);
-	enum pe_entry how = pe_enter(e->ctx.pe);
-	if (how == PE_BUSY) /* guess */
-		return REFUSE(DOCA_ERROR_IN_USE, "another thread is in its progress engine");
-	doca_error_t error = new_task(e, fields.op, user_data, &t, func);
-	if (error == DOCA_SUCCESS) {
-		t->value = fields.value;
-		t->mask = fields.mask;
-		t->out = fields.out;
-		memcpy(task, &t, sizeof t);
-	}
-	pe_leave(e->ctx.pe, how);
-	return error;
+	RETURN_INSIDE(e->ctx.pe, new_task(e, fields, user_data, task, func));
 }
 
 /* Returns the task of a handle of this kind; NULL, logged, if it is invalid. */

@@ -165,9 +165,7 @@ static int post_send(struct doca_verbs_qp *qp, const struct ibv_send_wr *wr)
 	const uint8_t opcode = opcodes[wr->opcode];
 	const int n = opcode == WQE_WAIT ? 0 : wr->num_sge;
 	const uint32_t most = opcode == WQE_ATOMIC_CS || opcode == WQE_ATOMIC_FA ? 1 : a->send_max_sges;
-	const int code = check_post(func, qp, w, a->sq_wr, n, most);
-	if (code)
-		return code;
+	TRY(check_post(func, qp, w, a->sq_wr, n, most));
 	at = put_operation(entry + WQE_SEGMENT, wr, opcode);
 	if (wr->send_flags & IBV_SEND_INLINE && opcode < WQE_WAIT) {
 		uint32_t room = a->max_inline_data;
@@ -201,9 +199,7 @@ static int post_receive(struct doca_verbs_qp *qp, const struct ibv_recv_wr *wr)
 {
 	const struct doca_verbs_qp_init_attr *a = &qp->init;
 	struct work *w = &qp->receives;
-	const int code = check_post("doca_verbs_bridge_post_recv", qp, w, a->rq_wr, wr->num_sge, a->receive_max_sges);
-	if (code)
-		return code;
+	TRY(check_post("doca_verbs_bridge_post_recv", qp, w, a->rq_wr, wr->num_sge, a->receive_max_sges));
 	const uint32_t index = w->posted & (a->rq_wr - 1);
 	uint8_t *at = (uint8_t *)qp->receive_ring + (size_t)index * a->receive_max_sges * SGE_BYTES;
 	at = put_segments(at, wr->sg_list, wr->num_sge);
