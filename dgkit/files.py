@@ -15,6 +15,7 @@ from .errors import AccessDenied, LimitReached, NativeError
 TYPE_CHECKING = False  # typing's own costs more to import than all of this
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from typing import Literal
 
 
 class Fd:
@@ -56,26 +57,33 @@ def check_own_folder(path: str) -> None:
         raise AccessDenied(f"{path} is writable by other users, or not yours: `chmod 700 {path}`")
 
 
-def make_own_folder(path: Path, variable: str) -> None:
-    """Create a folder for this user only, if it is missing, and check it.
+_DEFAULTS = {"CACHE": ".cache", "CONFIG": ".config", "DATA": ".local/share"}
 
-    Args:
-        path: The folder, in the one that the environment variable `variable` names.
-        variable: Its name, for the error.
+
+def user_folder(kind: Literal["CACHE", "CONFIG", "DATA"], name: str = "") -> Path:
+    """Return dgkit's folder below $XDG_<kind>_HOME, or a path in it; it may not exist."""
+    home = os.environ.get(f"XDG_{kind}_HOME") or Path.home() / _DEFAULTS[kind]
+    return Path(home, "dgkit", name)
+
+
+def make_user_folder(kind: Literal["CACHE", "CONFIG", "DATA"], name: str = "") -> Path:
+    """Create a user_folder() for this user only, if it is missing, and check it.
 
     Raises:
         NativeError: It cannot be created.
         AccessDenied: It belongs to another user, or other users can write to it.
     """
+    path = user_folder(kind, name)
     try:
         _make_folder(path)
     except OSError as exc:
         raise NativeError(
             exc.errno or errno.EIO,
-            f"cannot create the folder {path} (set {variable} to a folder that you may write to): "
-            f"{exc.strerror}",
+            f"cannot create the folder {path} (set XDG_{kind}_HOME to a folder that you may write "
+            f"to): {exc.strerror}",
         ) from exc
     check_own_folder(str(path))
+    return path
 
 
 def _make_folder(path: Path) -> None:

@@ -5,7 +5,6 @@ native/wheelhouse.py, which cross-builds dgkit's own wheel in a checkout, uses `
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -13,6 +12,7 @@ from pathlib import Path
 
 from .._version import DISTRIBUTION, __version__
 from ..errors import BluefieldError
+from ..files import user_folder
 
 OLDEST_GLIBC = 17  # manylinux2014_aarch64, the first tag for aarch64 wheels, is glibc 2.17
 _BUILD = Path(__file__).resolve().parents[2] / "native/wheelhouse.py"  # in a checkout only
@@ -33,7 +33,7 @@ sys.exit(main())
 
 def cache() -> Path:
     """Return the folder in the user's cache for what is made again if it is gone."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "dgkit/bluefield")
+    return user_folder("CACHE", "bluefield")
 
 
 def default_folder(python: str, glibc: int) -> Path:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-from pathlib import Path
+from typing import Literal
 
 import click
 
+from ..files import user_folder
 from .exit_codes import FAILED, OK
 
-# Variable, folder without it, what dgkit keeps there, and whether it is made again when needed.
-_KEPT = (
-    ("XDG_CACHE_HOME", ".cache", "compiled kernels, images of the testbed, wheels", True),
-    ("XDG_DATA_HOME", ".local/share", "notebooks of the testbed's guests", False),
-    ("XDG_CONFIG_HOME", ".config", "keys, the address of a BlueField", False),
+# Kind of folder, what dgkit keeps there, and whether it is made again when needed.
+_KEPT: tuple[tuple[Literal["CACHE", "DATA", "CONFIG"], str, bool], ...] = (
+    ("CACHE", "compiled kernels, images of the testbed, wheels", True),
+    ("DATA", "notebooks of the testbed's guests", False),
+    ("CONFIG", "keys, the address of a BlueField", False),
 )
 
 
@@ -37,8 +37,8 @@ def clean(everything: bool, yes: bool) -> int:
     from ..units import size_text
 
     chosen = []
-    for variable, default, content, again in _KEPT:
-        folder = Path(os.environ.get(variable) or Path.home() / default, "dgkit")
+    for kind, content, again in _KEPT:
+        folder = user_folder(kind)
         if not folder.is_dir():
             continue
         removed = again or everything

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..errors import KernelError, Unsupported
-from ..files import installed_softdoca, is_own, make_own_folder, read_regular
+from ..files import installed_softdoca, is_own, make_user_folder, read_regular
 from . import ptx
 
 _PACKAGE = Path(__file__).resolve().parent
@@ -120,10 +120,7 @@ def _cache() -> Path:
         NativeError: It cannot be created.
         AccessDenied: It belongs to another user, or other users can write to it.
     """
-    root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    folder = root / "dgkit" / "emulated_gpu"
-    make_own_folder(folder, "XDG_CACHE_HOME")
-    return folder
+    return make_user_folder("CACHE", "emulated_gpu")
 
 
 def _program_name(key: str, content: bytes) -> str:

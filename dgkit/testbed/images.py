@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import TestbedError
-from ..files import make_own_folder, replace_file
+from ..files import make_user_folder, replace_file, user_folder
 from . import apt, initramfs, kernel, qemu
 
 Progress = Callable[[str], None]
@@ -70,14 +70,14 @@ class Image:
 
 def cache() -> Path:
     """Return the folder of the images, $XDG_CACHE_HOME/dgkit/testbed."""
-    home = os.environ.get("XDG_CACHE_HOME")
-    return Path(home or Path.home() / ".cache") / "dgkit/testbed"
+    return user_folder("CACHE", "testbed")
 
 
 @contextlib.contextmanager
 def _lock(how: int) -> Iterator[None]:
-    make_own_folder(cache(), "XDG_CACHE_HOME")
-    fd = os.open(cache() / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fd = os.open(
+        make_user_folder("CACHE", "testbed") / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
+    )
     try:
         fcntl.flock(fd, how)
         yield

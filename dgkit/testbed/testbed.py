@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from .. import child
 from .._version import DISTRIBUTION
 from ..errors import TestbedError
-from ..files import make_own_folder
+from ..files import make_user_folder
 from ..runtime_folder import runtime_dir
 from ..unique import Closable
 from ..validate import whole
@@ -382,9 +382,7 @@ def _check_place() -> None:
 
 def _notebooks(guest: str, originals: Path) -> Path:
     """Return the folder that keeps a guest's notebooks, after copying those that it lacks."""
-    home = os.environ.get("XDG_DATA_HOME")
-    kept = Path(home or Path.home() / ".local/share") / "dgkit/testbed" / guest
-    make_own_folder(kept, "XDG_DATA_HOME")
+    kept = make_user_folder("DATA", f"testbed/{guest}")
     for source, target in ((guest, kept), ("tutorials", kept / "tutorials")):
         for path in (originals / source).rglob("*"):
             copy = target / path.relative_to(originals / source)

@@ -27,10 +27,11 @@ from ..errors import AccessDenied, PeerRefused
 from ..files import (
     check_own_folder,
     is_own,
-    make_own_folder,
+    make_user_folder,
     read_regular,
     replace_file,
     sync_folder,
+    user_folder,
     write_new,
 )
 
@@ -69,15 +70,12 @@ def folder() -> Path:
         NativeError: It cannot be created.
         AccessDenied: Other users can write to it.
     """
-    path = Path(folder_path())
-    make_own_folder(path, "XDG_CONFIG_HOME")
-    return path
+    return make_user_folder("CONFIG", "keys")
 
 
 def folder_path() -> str:
     """Return the keys folder, which may not exist."""
-    config = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
-    return f"{config}/dgkit/keys"
+    return str(user_folder("CONFIG", "keys"))
 
 
 def make(name: str = "default") -> KeyPair:

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import json
-import os
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import BluefieldError, PeerLost
-from ..files import make_own_folder, read_regular, replace_file
+from ..files import make_user_folder, read_regular, replace_file, user_folder
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 BLUEFIELD = "bluefield"  # the address, and the name of this side's key pair
 _MAX_BYTES = 1 << 16
 
 
 def path() -> Path:
-    """Return the file: $XDG_CONFIG_HOME/dgkit/bluefield.json, else ~/.config/dgkit/..."""
-    return Path(
-        os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config", "dgkit/bluefield.json"
-    )
+    """Return the file."""
+    return user_folder("CONFIG", "bluefield.json")
 
 
 def load() -> dict[str, Any]:
@@ -43,7 +42,7 @@ def load() -> dict[str, Any]:
 
 def store(values: dict[str, Any]) -> None:
     """Store what load() returns."""
-    make_own_folder(path().parent, "XDG_CONFIG_HOME")
+    make_user_folder("CONFIG")
     replace_file(path(), json.dumps(values, indent=1).encode(), 0o600)
 
 

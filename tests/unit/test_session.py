@@ -483,3 +483,43 @@ def test_a_request_to_an_agent_on_a_slow_machine_may_take_its_heartbeat():
     key = "a" * 64
     assert _request_timeout(f"tcp://10.0.0.1:1?key={key}&heartbeat=20") == 20
     assert _request_timeout(f"tcp://10.0.0.1:1?key={key}") == 5
+
+
+def test_writes_are_reported_until_the_function_is_removed(session):
+    region, written = session.empty(64), []
+    undo = session.on_write(lambda write: written.append((write.offset, bytes(write.data))))
+    session.write(region, b"y", 3)
+    session.read(region, 8)
+    undo()
+    session.write(region, b"z")
+    assert written == [(3, b"y")]
+
+
+def test_a_function_that_fails_is_a_warning_and_the_write_has_succeeded(session):
+    region = session.empty(64)
+    undo = session.on_write(lambda _: 1 / 0)
+    with pytest.warns(RuntimeWarning, match="called after a write of a session, failed: ZeroDiv"):
+        session.write(region, b"y")
+    undo()
+    assert session.read(region, 1) == b"y"
+
+
+@pytest.mark.parametrize("op", ["read", "write"])
+def test_a_destructive_measurement_is_a_write_of_the_dpu(session, op):
+    region, written = session.empty(64), []
+    undo = session.on_write(written.append)
+    session.latency(region, 8, op, 20, destructive=True)
+    session.bandwidth(region, 8, op, 0.01, destructive=True)
+    undo()
+    spans = [(write.region, write.offset, write.size, write.data) for write in written]
+    assert spans == [(region, 0, 8, None), (region, 0, 64, None)] * (op == "write")
+
+
+def test_a_write_that_fails_is_reported_as_failed(session, monkeypatch):
+    region, written = session.empty(64), []
+    undo = session.on_write(written.append)
+    monkeypatch.setattr(type(session.dpu), "write", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        session.write(region, b"y")
+    undo()
+    assert [write.failed for write in written] == [True]

@@ -12,11 +12,9 @@ image           a pixel per item of the region
 structure       structures laid over the bytes: fields of ctypes classes, dtypes and dicts, values
 bookmarks       named places
 edit            edits as DMA writes; undo and redo
-time_machine    the bytes as they were at each of the last writes, and who wrote them
-write_history   the bytes of a region before and after each of its last writes
 
 JavaScript: values (numbers), grid (rows), keys (cursor), tools (controls), overview (the strip),
-image, structure (fields), time_machine, places (bookmarks, going back), box (pages), hexview.
+image, structure (fields), places (bookmarks, going back), box (pages), hexview.
 """
 
 from .hexview import HexView

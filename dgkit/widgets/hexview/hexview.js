@@ -9,7 +9,6 @@ import { RegionImage } from "./image.js";
 import { OverviewStrip } from "./overview.js";
 import { Places } from "./places.js";
 import { StructureTable } from "./structure.js";
-import { TimeMachine } from "./time_machine.js";
 import { makeActions, makeBar, makeChoices, makeSearch, searchText } from "./tools.js";
 import { hexOffset, parseOffset } from "./values.js";
 
@@ -98,7 +97,6 @@ function draw(view) {
   });
   const structure = new StructureTable(view, grid);
   const places = new Places(view, grid);
-  const past = new TimeMachine(view, grid);
   grid.onMove = () => {
     overview.drawWindow();
     image.drawWindow();
@@ -130,20 +128,11 @@ function draw(view) {
     differs,
     "type hex digits to write a byte; F2: type text; Ctrl+Z: undo, Ctrl+Y: redo",
   );
-  view.body.append(
-    makeBar(tools),
-    tools.choices.note,
-    empty,
-    overview.element,
-    past.element,
-    bytes,
-    grid.status,
-    legend,
-  );
+  view.body.append(makeBar(tools), tools.choices.note, empty, overview.element, bytes, grid.status, legend);
   const apply = () =>
     applyState(view, grid, tools, {
       empty,
-      parts: [overview, structure, image, places, past],
+      parts: [overview, structure, image, places],
       bytes,
       legend,
       differs,
