@@ -22,7 +22,7 @@ Dask schedules, retries and encrypts; its scheduler keeps no state of dgkit.
 
 from .compare import diff
 from .fleet import Fleet
-from .pair import Pair
+from .pair_description import Pair
 from .sweep import Sweep, SweepOptions
 
 __all__ = ["Fleet", "Pair", "Sweep", "SweepOptions", "diff"]

@@ -20,7 +20,7 @@ from .scheduler_calls import address_of, ask, check_connection
 if TYPE_CHECKING:
     from distributed import Client, Future
 
-    from .pair import Pair
+    from .pair_description import Pair
     from .pair_registry import PairRegistry
 
 _TICK_S = 0.5  # interval between checks of the workers

@@ -23,7 +23,7 @@ from ..validate import real
 from .cluster_checks import version_differences
 from .diagnosis_groups import FleetDiagnosis, judge, record_here
 from .dispatch import Dispatcher, Job
-from .pair import Pair
+from .pair_description import Pair
 from .pair_plugin import PairPlugin, session_here
 from .pair_registry import PairRegistry
 from .scheduler_calls import address_of, all_workers_s, ask

@@ -10,7 +10,7 @@ from distributed import wait
 
 from ..errors import PeerLost
 from .cluster_checks import check_encryption
-from .pair import Pair, named_pairs
+from .pair_description import Pair, named_pairs
 from .pair_plugin import describe
 from .scheduler_calls import address_of, ask
 

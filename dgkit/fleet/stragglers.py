@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..html_cards import Html
 from ..units import size_text
-from .pair import natural_key
+from .pair_description import natural_key
 
 if TYPE_CHECKING:
     import pandas

@@ -7,7 +7,7 @@ import contextlib
 from ..dma import KernelQueue, Region
 from ..dma.gpu_queue import collectors
 from ..live_set import LiveSet
-from ..memory import cuda
+from ..memory import libcuda
 from .compiler import include_dir, verbs_include_dirs
 
 TYPE_CHECKING = False  # importing typing takes longer than importing this whole module
@@ -31,16 +31,16 @@ class _Attached:
         self._handles: dict[int, tuple[int, Any]] = {}  # by GPU: version of the structure, copy
         self._free: Callable[[], None] | None = None
         _, self.size, self._address, _ = queue._shared_memory()
-        self._gpu = cuda.current_device()
-        module = cuda.driver()
+        self._gpu = libcuda.current_device()
+        module = libcuda.driver()
         flags = module.CU_MEMHOSTREGISTER_PORTABLE | module.CU_MEMHOSTREGISTER_DEVICEMAP
-        with cuda.primary_context(self._gpu):
-            cuda.call("cuMemHostRegister", self._address, self.size, flags)
+        with libcuda.primary_context(self._gpu):
+            libcuda.call("cuMemHostRegister", self._address, self.size, flags)
         _live.add(self)
 
     def handle(self, queue: KernelQueue) -> Any:
         """Return the queue's structure in the memory of the current GPU."""
-        gpu, version = cuda.current_device(), queue.handle_version
+        gpu, version = libcuda.current_device(), queue.handle_version
         known, handle = self._handles.get(gpu, (-1, None))
         if known != version:
             handle = _copy_handle(queue, self._address, gpu)
@@ -49,9 +49,9 @@ class _Attached:
 
     def used(self, stream: Any) -> None:
         """Record a launch on the current GPU; the ring is freed only after the launch ends."""
-        key = cuda.current_device(), stream.ptr
+        key = libcuda.current_device(), stream.ptr
         if key not in self._events:
-            self._events[key] = cuda.require_cupy().cuda.Event(disable_timing=True)
+            self._events[key] = libcuda.require_cupy().cuda.Event(disable_timing=True)
         self._events[key].record(stream)
 
     @property
@@ -67,8 +67,8 @@ class _Attached:
 
     def free(self) -> None:
         """Unregister and free the ring."""
-        with cuda.primary_context(self._gpu):
-            cuda.call("cuMemHostUnregister", self._address)
+        with libcuda.primary_context(self._gpu):
+            libcuda.call("cuMemHostUnregister", self._address)
         if self._free is not None:
             self._free()
 
@@ -107,9 +107,9 @@ def _copy_handle(queue: KernelQueue, address: int, gpu: int) -> Any:
     """
     import numpy as np
 
-    cupy = cuda.require_cupy()
-    with cuda.primary_context(gpu):
-        start = int(cuda.call("cuMemHostGetDevicePointer", address, 0))
+    cupy = libcuda.require_cupy()
+    with libcuda.primary_context(gpu):
+        start = int(libcuda.call("cuMemHostGetDevicePointer", address, 0))
     moved = start - address
     layout = queue.handle_layout
     words = np.frombuffer(queue._handle_bytes(layout.size), np.uint64).copy()
@@ -153,7 +153,7 @@ class GpuKernel:
             shared_mem: Dynamic shared memory of a block in bytes.
             stream: CuPy stream.
         """
-        cupy = cuda.require_cupy()
+        cupy = libcuda.require_cupy()
         stream = cupy.cuda.get_current_stream() if stream is None else stream
         attached = [_attach(value) for value in args if isinstance(value, KernelQueue)]
         sizes = [(v,) if isinstance(v, int) else tuple(v) for v in (grid, block)]
@@ -192,7 +192,7 @@ def _argument(value: Any) -> Any:
 
 def _cupy_stream(stream: Any) -> Any:
     """Return a CuPy stream for a stream of any library; CuPy's current stream for None."""
-    cupy = cuda.require_cupy()
+    cupy = libcuda.require_cupy()
     if stream is None:
         return cupy.cuda.get_current_stream()
     if hasattr(stream, "ptr"):
@@ -250,7 +250,7 @@ def raw_module(source: str, *, options: Sequence[str] = ()) -> GpuModule:
         DeviceUnavailable: There is no GPU, or CuPy is not installed.
         cupy.cuda.compiler.CompileException: The source does not compile.
     """
-    cupy = cuda.require_cupy()
+    cupy = libcuda.require_cupy()
     verbs = (f"-I{folder}" for folder in verbs_include_dirs(source))
     flags = ("--std=c++17", f"-I{include_dir()}", *options, *verbs)
     raw = cupy.RawModule(code=source, options=flags, backend="nvrtc")

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from ..dma import measure
 from ..errors import KernelError
-from ..memory import cuda, empty, gpus, why_no_gpu
+from ..memory import empty, gpus, libcuda, why_no_gpu
 from ..threads import starting
 from ..types import Status
 from ..validate import whole
@@ -200,7 +200,7 @@ class _GpuLaunch:
     """Launch on CuPy's current stream; has `running` and wait() like the emulated GPU's Launch."""
 
     def __init__(self) -> None:
-        self._event: Any = cuda.require_cupy().cuda.Event(disable_timing=True)
+        self._event: Any = libcuda.require_cupy().cuda.Event(disable_timing=True)
         self._event.record()
 
     @property
@@ -321,7 +321,7 @@ class Meter:
                 return self._start_sampling("bare", (words,), count, seconds, limit).take()
             finally:
                 if not self.emulated:
-                    cuda.require_cupy().cuda.get_current_stream().synchronize()
+                    libcuda.require_cupy().cuda.get_current_stream().synchronize()
                 words.buffer[:8] = b"\xff" * 8  # ends the C loop, also if nothing was launched
                 answers.join()
 
@@ -397,7 +397,7 @@ class Meter:
         return launch.wait
 
     def _busy_on_gpu(self, stop: Any, ns: Any, _seconds: float) -> Callable[[], object]:
-        cupy = cuda.require_cupy()
+        cupy = libcuda.require_cupy()
         blocks = int(cupy.cuda.Device().attributes["MultiProcessorCount"])
         sink, stream = cupy.zeros(blocks * 256), cupy.cuda.Stream(non_blocking=True)
         cupy.cuda.get_current_stream().synchronize()
@@ -408,7 +408,7 @@ class Meter:
         """Return the rate of clock64(), which counts nanoseconds on the emulated GPU."""
         if self.emulated:
             return 1e9
-        return float(cuda.require_cupy().cuda.Device().attributes["ClockRate"] * 1000)
+        return float(libcuda.require_cupy().cuda.Device().attributes["ClockRate"] * 1000)
 
     def _start_sampling(
         self, name: str, first: tuple[Any, ...], count: int, seconds: float, *more: Any
@@ -458,7 +458,9 @@ class Meter:
         """Return memory of `n` words, set to zero, for a kernel to write."""
         import numpy as np
 
-        return np.zeros(n, np.uint64) if self.emulated else cuda.require_cupy().zeros(n, np.uint64)
+        return (
+            np.zeros(n, np.uint64) if self.emulated else libcuda.require_cupy().zeros(n, np.uint64)
+        )
 
     def read(self, words: Any) -> Any:
         """Return the words written by a kernel that has ended, as a NumPy array."""
@@ -478,7 +480,7 @@ def _meter_of(_pid: int) -> Meter:
 
 def gpu_name() -> str:
     """Return the name of the current GPU, or "emulated GPU"."""
-    return LABEL if why_no_gpu() else gpus()[cuda.current_device()].name
+    return LABEL if why_no_gpu() else gpus()[libcuda.current_device()].name
 
 
 def _answer(words: Any) -> None:

@@ -16,7 +16,7 @@ Modules:
     cpu_mapping: GPU memory mapped for the CPU, and GDRCopy's library.
     gpu_info: GPUs of this process and their capabilities.
     gpu_load: Load of each GPU of this machine.
-    cuda: Calls to the CUDA driver; the only module that makes any. Result codes as exceptions.
+    libcuda: Calls to the CUDA driver, made by no other module. Result codes as exceptions.
 
 The modules for GPU memory are loaded on first use.
 """

@@ -12,7 +12,7 @@ import os
 from typing import Any
 
 from ..errors import ExportError, Unsupported
-from . import cuda
+from . import libcuda
 from .dmabuf import export_dmabuf
 
 TYPE_CHECKING = False
@@ -147,7 +147,7 @@ def cpu_view(span: GpuSpan, keep: object, *, managed: bool, share_block: bool) -
     if view is not None:
         return view
     try:
-        with cuda.primary_context(span.gpu):
+        with libcuda.primary_context(span.gpu):
             return GdrMapping(span.address, span.size, keep).view()
     except GdrUnavailable as why:
         raise Unsupported(
@@ -165,7 +165,7 @@ def _by_dmabuf(
 
     The mapping is attempted, since drivers before CUDA 13.3 do not report support for it.
     """
-    if cuda.attribute(span.gpu, "DMA_BUF_MMAP_SUPPORTED") == 0:
+    if libcuda.attribute(span.gpu, "DMA_BUF_MMAP_SUPPORTED") == 0:
         return None, "the driver does not map dma-bufs"
     try:
         with export_dmabuf(span, managed=managed, share_block=share_block) as shared:

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..files import Fd
 from ..types import GpuSpan
-from . import cuda
+from . import libcuda
 from .gpu_info import uuid_of
 
 # Address and requested bytes of dgkit's own allocations. The rest of such an allocation is padding,
@@ -51,13 +51,13 @@ def find_span(address: int, size: int, share_block: bool) -> tuple[GpuSpan, Fd |
     if number < 0:
         raise ValueError(f"{address:#x} is not an address of CUDA memory in this process")
     managed = bool(_attribute("IS_MANAGED", address))
-    with cuda.primary_context(number), contextlib.ExitStack() as stack:
+    with libcuda.primary_context(number), contextlib.ExitStack() as stack:
         handle = None
         if not managed and not int(_attribute("MEMPOOL_HANDLE", address) or 0):
-            code, handle = cuda.try_call("cuMemRetainAllocationHandle", address)
+            code, handle = libcuda.try_call("cuMemRetainAllocationHandle", address)
             handle = None if code else handle
         if handle is not None:
-            stack.callback(cuda.try_call, "cuMemRelease", handle)
+            stack.callback(libcuda.try_call, "cuMemRelease", handle)
         base, block = _block(address, size, is_virtual=handle is not None)
         _check_end(address, size, base + block, is_virtual=handle is not None)
         how, fd = _export(address, size, base, block, handle, share_block)
@@ -88,10 +88,12 @@ def _check_end(address: int, size: int, end: int, *, is_virtual: bool) -> None:
 
 def _attribute(name: str, address: int) -> Any:
     """Return `CU_POINTER_ATTRIBUTE_<name>`; None if the driver or cuda.bindings lacks it."""
-    driver = cuda.driver()
+    driver = libcuda.driver()
     attribute = getattr(driver.CUpointer_attribute, f"CU_POINTER_ATTRIBUTE_{name}")
     with contextlib.suppress(TypeError):  # an attribute that these bindings do not know
-        code, value = cuda.try_call("cuPointerGetAttribute", attribute, driver.CUdeviceptr(address))
+        code, value = libcuda.try_call(
+            "cuPointerGetAttribute", attribute, driver.CUdeviceptr(address)
+        )
         return None if code else value
     return None
 
@@ -102,7 +104,7 @@ def _block(address: int, size: int, *, is_virtual: bool) -> tuple[int, int]:
     if is_virtual:
         found = _attribute("MAPPING_BASE_ADDR", address), _attribute("MAPPING_SIZE", address)
         if not found[0] or not found[1]:  # bindings before 13.5; also the range of one handle
-            code, mapped = cuda.try_call("cuMemGetAddressRange", address)
+            code, mapped = libcuda.try_call("cuMemGetAddressRange", address)
             found = (None, None) if code else mapped
     if not found[0] or not found[1]:
         found = _attribute("RANGE_START_ADDR", address), _attribute("RANGE_SIZE", address)
@@ -154,8 +156,8 @@ def _exposed_too(size: int, block: int, *, is_virtual: bool) -> str:
 
 
 def _by_fd(handle: Any) -> tuple[dict[str, Any], Fd | None]:
-    posix = cuda.driver().CUmemAllocationHandleType.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
-    code, number = cuda.try_call("cuMemExportToShareableHandle", handle, posix, 0)
+    posix = libcuda.driver().CUmemAllocationHandleType.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+    code, number = libcuda.try_call("cuMemExportToShareableHandle", handle, posix, 0)
     if code:
         return {"kind": "none", "why": _NO_FD}, None
     fd = Fd(int, number)
@@ -164,8 +166,8 @@ def _by_fd(handle: Any) -> tuple[dict[str, Any], Fd | None]:
 
 
 def _by_ipc(base: int) -> dict[str, Any]:
-    code, handle = cuda.try_call("cuIpcGetMemHandle", base)
+    code, handle = libcuda.try_call("cuIpcGetMemHandle", base)
     if code:
-        name = cuda.driver().CUresult(code).name
+        name = libcuda.driver().CUresult(code).name
         return {"kind": "none", "why": f"{_NO_IPC} (cuIpcGetMemHandle returned {name})"}
-    return {"kind": "ipc", "handle": cuda.struct_bytes(handle, 64)}
+    return {"kind": "ipc", "handle": libcuda.struct_bytes(handle, 64)}

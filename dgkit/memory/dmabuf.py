@@ -16,8 +16,8 @@ from ..errors import ClosedError, ExportError
 from ..files import Fd
 from ..types import GpuSpan
 from ..unique import Closable
-from . import cuda
-from .cuda import is_lost
+from . import libcuda
+from .libcuda import is_lost
 
 _PEERMEM = Path("/sys/module/nvidia_peermem")
 _ALLOCATE = "allocate it by dgkit.empty(on='gpu')"
@@ -147,10 +147,10 @@ def export_dmabuf(span: GpuSpan, *, managed: bool, share_block: bool) -> DmaBuf:
             check="",
         )
     start, length = _pages(span, share_block)
-    kind = cuda.driver().CUmemRangeHandleType.CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD
-    with cuda.primary_context(span.gpu):
+    kind = libcuda.driver().CUmemRangeHandleType.CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD
+    with libcuda.primary_context(span.gpu):
         sync = _sync_memops(span.address)
-        code, fd = cuda.try_call("cuMemGetHandleForAddressRange", start, length, kind, 0)
+        code, fd = libcuda.try_call("cuMemGetHandleForAddressRange", start, length, kind, 0)
     if code:
         raise _refusal(span.gpu, code)
     fd = int(fd)
@@ -173,7 +173,7 @@ def dmabuf_or_peermem(span: GpuSpan, *, managed: bool, share_block: bool) -> Dma
     try:
         return export_dmabuf(span, managed=managed, share_block=share_block)
     except ExportError as why:
-        if managed or not cuda.attribute(span.gpu, "GPU_DIRECT_RDMA_SUPPORTED"):
+        if managed or not libcuda.attribute(span.gpu, "GPU_DIRECT_RDMA_SUPPORTED"):
             raise
         return PeerMem(span.address, span.size, why.words)
 
@@ -197,17 +197,19 @@ def _pages(span: GpuSpan, share_block: bool) -> tuple[int, int]:
 
 def _sync_memops(address: int) -> bool:
     """Set the attribute if CUDA allows it; return whether copies are synchronous now."""
-    driver = cuda.driver()
+    driver = libcuda.driver()
     attribute = driver.CUpointer_attribute.CU_POINTER_ATTRIBUTE_SYNC_MEMOPS
-    code, _ = cuda.try_call("cuPointerSetAttribute", True, attribute, driver.CUdeviceptr(address))
+    code, _ = libcuda.try_call(
+        "cuPointerSetAttribute", True, attribute, driver.CUdeviceptr(address)
+    )
     if code == 0:
         return True
-    code, flags = cuda.try_call("cuCtxGetFlags")
+    code, flags = libcuda.try_call("cuCtxGetFlags")
     return code == 0 and bool(int(flags) & int(driver.CUctx_flags.CU_CTX_SYNC_MEMOPS))
 
 
 def _refusal(gpu: int, code: int) -> Exception:
-    error = cuda.error("cuMemGetHandleForAddressRange", code)
+    error = libcuda.error("cuMemGetHandleForAddressRange", code)
     if is_lost(code):  # a lost context, not a property of dma-bufs
         return error
     cause, check = _cause(gpu, code)
@@ -222,7 +224,7 @@ def _cause(gpu: int, code: int) -> tuple[str, str]:
     _, flavour, _ = kernel_modules()
     release = os.uname().release
     kernel = tuple(int(part) for part in release.split("-")[0].split(".")[:2] if part.isdecimal())
-    if not cuda.attribute(gpu, "DMA_BUF_SUPPORTED"):
+    if not libcuda.attribute(gpu, "DMA_BUF_SUPPORTED"):
         if flavour == "closed":
             text = "the driver's kernel modules are the closed ones: install the open (nvidia-open)"
             return text, "driver-flavour"

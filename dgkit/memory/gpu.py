@@ -13,7 +13,7 @@ from ..errors import DeviceUnavailable, Unsupported
 from ..types import GpuSpan
 from ..unique import Closable
 from ..units import dtype_text
-from . import cuda
+from . import libcuda
 from .gpu_base import GpuBase, synchronize_stream
 from .gpu_info import uuid_of
 from .host import HostMemory
@@ -36,9 +36,9 @@ class GpuMemory(GpuBase, Closable):
         self._allocation: Any = None
         self.shape, self.dtype, self.name = shape, dtype, name
         self.size = total_size(shape, dtype)
-        cupy = cuda.require_cupy()
+        cupy = libcuda.require_cupy()
         number = _number(gpu)
-        with cuda.primary_context(number):  # if this fails, dgkit's error is raised, not CuPy's
+        with libcuda.primary_context(number):  # if this fails, dgkit's error is raised, not CuPy's
             uuid = uuid_of(number)
         cupy.ndarray((0,), dtype)  # raises CuPy's ValueError for an unsupported dtype
         from .vmm import Allocation
@@ -70,7 +70,7 @@ class GpuMemory(GpuBase, Closable):
         import cupy
 
         span = self.gpu
-        current = cuda.current_device()
+        current = libcuda.current_device()
         if current != span.gpu and current not in self._allocation.gpus:
             text = f"the memory is on cuda:{span.gpu}, and cuda:{current} is current, which has no "
             text += "peer access to it: use the array inside "
@@ -98,8 +98,8 @@ class GpuMemory(GpuBase, Closable):
 def _number(gpu: int | None) -> int:
     """Return the index of the GPU to use: `gpu`, else the current context's, else 0."""
     if gpu is None:
-        return cuda.current_device()
-    found = cuda.count()
+        return libcuda.current_device()
+    found = libcuda.count()
     if gpu < found:
         return gpu
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
@@ -119,23 +119,23 @@ class _PinnedPages(mmap.mmap):
         """Pin the pages for every GPU."""
         import numpy as np
 
-        self.gpu = cuda.current_device()
+        self.gpu = libcuda.current_device()
         start = int(np.frombuffer(self, "u1").ctypes.data)
-        module = cuda.driver()
+        module = libcuda.driver()
         flags = module.CU_MEMHOSTREGISTER_PORTABLE | module.CU_MEMHOSTREGISTER_DEVICEMAP
-        with cuda.primary_context(self.gpu):
-            cuda.call("cuMemHostRegister", start, len(self), flags)
+        with libcuda.primary_context(self.gpu):
+            libcuda.call("cuMemHostRegister", start, len(self), flags)
         self.address = start
 
     def __del__(self) -> None:
         # A forked child has the mapping but no CUDA: the registration is the parent's.
-        if self.address and not (cuda.forked() or sys.is_finalizing()):
+        if self.address and not (libcuda.forked() or sys.is_finalizing()):
             with (
                 contextlib.suppress(Exception),
-                cuda.primary_context(self.gpu),
+                libcuda.primary_context(self.gpu),
             ):  # e.g. a lost context
-                cuda.try_call("cuCtxSynchronize")
-                cuda.try_call("cuMemHostUnregister", self.address)
+                libcuda.try_call("cuCtxSynchronize")
+                libcuda.try_call("cuMemHostUnregister", self.address)
 
 
 class PinnedMemory(HostMemory):
@@ -153,20 +153,20 @@ class PinnedMemory(HostMemory):
     def __init__(
         self, shape: tuple[int, ...], dtype: Any, *, readonly_export: bool, name: str | None
     ) -> None:
-        cuda.count()  # raises before anything is allocated
+        libcuda.count()  # raises before anything is allocated
         super().__init__(shape, dtype, readonly_export=readonly_export, name=name)
         self.buffer.obj.register()  # type: ignore[attr-defined]
 
     @property
     def gpu_array(self) -> Any:
         """The bytes as a `cupy.ndarray` of `shape` and `dtype`, in place, for the current GPU."""
-        cupy = cuda.require_cupy()
-        buffer, gpu = self.buffer, cuda.current_device()
-        with cuda.primary_context(gpu):
-            start = cuda.call("cuMemHostGetDevicePointer", buffer.obj.address, 0)  # type: ignore[attr-defined]
+        cupy = libcuda.require_cupy()
+        buffer, gpu = self.buffer, libcuda.current_device()
+        with libcuda.primary_context(gpu):
+            start = libcuda.call("cuMemHostGetDevicePointer", buffer.obj.address, 0)  # type: ignore[attr-defined]
         pages = cupy.cuda.UnownedMemory(int(start), self.size, buffer, gpu)
         return cupy.ndarray(self.shape, self.dtype, memptr=cupy.cuda.MemoryPointer(pages, 0))
 
     def synchronize(self, stream: Any = None) -> None:
         """Synchronize with a stream; None is CuPy's current one."""
-        synchronize_stream(cuda.current_device(), stream)
+        synchronize_stream(libcuda.current_device(), stream)

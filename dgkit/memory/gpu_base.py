@@ -7,7 +7,7 @@ from typing import Any
 
 from ..errors import ClosedError
 from ..types import GpuSpan
-from . import cuda
+from . import libcuda
 from .dmabuf import DmaBuf, PeerMem, dmabuf_or_peermem, export_dmabuf
 
 ALL_STREAMS = -1  # every stream of the context
@@ -124,11 +124,11 @@ def synchronize_stream(gpu: int, stream: Any = None) -> None:
     if stream is None:
         stream = ALL_STREAMS if cupy is None else cupy.cuda.get_current_stream(gpu)
     address = stream_address(stream)
-    with cuda.primary_context(gpu):
+    with libcuda.primary_context(gpu):
         if address == ALL_STREAMS:
-            cuda.call("cuCtxSynchronize")
+            libcuda.call("cuCtxSynchronize")
         else:
-            cuda.call("cuStreamSynchronize", cuda.driver().CUstream(address))
+            libcuda.call("cuStreamSynchronize", libcuda.driver().CUstream(address))
 
 
 def stream_address(stream: Any) -> int:

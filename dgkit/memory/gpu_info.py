@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import DeviceUnavailable, NativeError
-from . import cuda
+from . import libcuda
 
 _VERSION = Path("/proc/driver/nvidia/version")
 _PCI = Path("/sys/bus/pci/devices")
@@ -70,7 +70,7 @@ class GpuInfo:
 def gpu_error() -> DeviceUnavailable | None:
     """Return the error that `on="gpu"` raises; None if it works."""
     try:
-        cuda.require_cupy()
+        libcuda.require_cupy()
     except DeviceUnavailable as error:
         return error
     return None
@@ -85,24 +85,24 @@ def why_no_gpu() -> str:
 def gpus() -> list[GpuInfo]:
     """Return every GPU that this process may use; empty if none (`why_no_gpu` explains it)."""
     try:
-        found = cuda.count()
+        found = libcuda.count()
     except NativeError:
         return []
     return [_info(index) for index in range(found)]
 
 
 def _info(index: int) -> GpuInfo:
-    device = cuda.call("cuDeviceGet", index)
-    pci = _text(cuda.call("cuDeviceGetPCIBusId", 32, device)).lower()
+    device = libcuda.call("cuDeviceGet", index)
+    pci = _text(libcuda.call("cuDeviceGetPCIBusId", 32, device)).lower()
     bar1_total, bar1_free, free, bar1_why = _memory(pci)
     driver, flavour, flavour_why = kernel_modules()
-    version = int(cuda.call("cuDriverGetVersion"))
+    version = int(libcuda.call("cuDriverGetVersion"))
     return GpuInfo(
         index=index,
-        name=_text(cuda.call("cuDeviceGetName", 256, device)),
+        name=_text(libcuda.call("cuDeviceGetName", 256, device)),
         uuid=uuid_text(uuid_of(index)),
         pci=pci,
-        total=int(cuda.call("cuDeviceTotalMem", device)),
+        total=int(libcuda.call("cuDeviceTotalMem", device)),
         free=_free(index) if free is None else free,
         driver=driver,
         cuda=f"{version // 1000}.{version % 1000 // 10}",
@@ -117,17 +117,17 @@ def _info(index: int) -> GpuInfo:
         gpu_direct_rdma_vmm=_flag(index, "GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED"),
         posix_fd=_flag(index, "HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED"),
         host_alloc_dma_buf=_flag(index, "HOST_ALLOC_DMA_BUF_SUPPORTED"),
-        writes_ordering=_ordering(cuda.attribute(index, "GPU_DIRECT_RDMA_WRITES_ORDERING")),
+        writes_ordering=_ordering(libcuda.attribute(index, "GPU_DIRECT_RDMA_WRITES_ORDERING")),
     )
 
 
 def uuid_of(index: int) -> bytes:
     """Return the 16 bytes that identify a GPU; a MIG instance has its own."""
-    module = cuda.driver()
+    module = libcuda.driver()
     # CUDA 12's bindings have both functions; their cuDeviceGetUuid returns the whole GPU's UUID.
     second = hasattr(module, "cuDeviceGetUuid_v2")
     function = "cuDeviceGetUuid_v2" if second else "cuDeviceGetUuid"
-    return bytes(cuda.call(function, cuda.call("cuDeviceGet", index)).bytes)[:16]
+    return bytes(libcuda.call(function, libcuda.call("cuDeviceGet", index)).bytes)[:16]
 
 
 def uuid_text(uuid: bytes) -> str:
@@ -141,7 +141,7 @@ def _text(raw: bytes) -> str:
 
 
 def _flag(index: int, name: str) -> bool | None:
-    value = cuda.attribute(index, name)
+    value = libcuda.attribute(index, name)
     return None if value is None else bool(value)
 
 
@@ -151,8 +151,8 @@ def _ordering(value: int | None) -> str | None:
 
 def _free(index: int) -> int | None:
     """Return free memory from the driver, which creates a context; NVML (`_memory`) does not."""
-    with contextlib.suppress(NativeError), cuda.primary_context(index):
-        return int(cuda.call("cuMemGetInfo")[0])
+    with contextlib.suppress(NativeError), libcuda.primary_context(index):
+        return int(libcuda.call("cuMemGetInfo")[0])
     return None
 
 

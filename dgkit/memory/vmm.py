@@ -17,7 +17,7 @@ from typing import Any
 from cuda.core import Buffer, MemoryResource
 
 from ..errors import DeviceUnavailable, OutOfMemory
-from . import cuda
+from . import libcuda
 from .cuda_pointer import allocated_sizes
 
 _inherited: list[Any] = []
@@ -37,7 +37,7 @@ class SharedMemoryResource(MemoryResource):  # type: ignore[misc] # it is Any to
 
     def __init__(self, gpu: int) -> None:
         for attribute, what in _NEEDED.items():
-            if not cuda.attribute(gpu, attribute):
+            if not libcuda.attribute(gpu, attribute):
                 text = f"cuda:{gpu} does not support {what}: use on='pinned', host memory that it "
                 text += "can access"
                 raise DeviceUnavailable(errno.ENODEV, text, check="gpudirect-platform")
@@ -45,15 +45,15 @@ class SharedMemoryResource(MemoryResource):  # type: ignore[misc] # it is Any to
         self.fds: dict[int, int] = {}
         self.gpus = frozenset({gpu})
         self._allocation_prop = _allocation_prop(gpu)
-        minimum = cuda.driver().CUmemAllocationGranularity_flags.CU_MEM_ALLOC_GRANULARITY_MINIMUM
+        minimum = libcuda.driver().CUmemAllocationGranularity_flags.CU_MEM_ALLOC_GRANULARITY_MINIMUM
         self.granule = int(
-            cuda.call("cuMemGetAllocationGranularity", self._allocation_prop, minimum)
+            libcuda.call("cuMemGetAllocationGranularity", self._allocation_prop, minimum)
         )
 
     def allocate(self, size: int, *, stream: Any = None) -> Buffer:  # noqa: ARG002 - cuda.core's
         """Return a zeroed buffer of `size` bytes, rounded up to granules. Raises OutOfMemory."""
         requested, size = size, -(-size // self.granule) * self.granule
-        with cuda.primary_context(self._gpu), contextlib.ExitStack() as undo:
+        with libcuda.primary_context(self._gpu), contextlib.ExitStack() as undo:
             address, fd = self._map(self._create(requested, size), size, undo)
             _zero(address, size)
             buffer = Buffer.from_handle(address, size, mr=self)
@@ -62,28 +62,28 @@ class SharedMemoryResource(MemoryResource):  # type: ignore[misc] # it is Any to
         return buffer
 
     def _map(self, handle: Any, size: int, undo: contextlib.ExitStack) -> tuple[int, int]:
-        posix = cuda.driver().CUmemAllocationHandleType.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+        posix = libcuda.driver().CUmemAllocationHandleType.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
         try:
-            fd = int(cuda.call("cuMemExportToShareableHandle", handle, posix, 0))
+            fd = int(libcuda.call("cuMemExportToShareableHandle", handle, posix, 0))
             undo.callback(os.close, fd)
             os.set_inheritable(fd, False)
-            address = int(cuda.call("cuMemAddressReserve", size, self.granule, 0, 0))
-            undo.callback(cuda.try_call, "cuMemAddressFree", address, size)
-            cuda.call("cuMemMap", address, size, 0, handle, 0)
-            undo.callback(cuda.try_call, "cuMemUnmap", address, size)
-            undo.callback(cuda.try_call, "cuCtxSynchronize")  # zeroing may still be running
+            address = int(libcuda.call("cuMemAddressReserve", size, self.granule, 0, 0))
+            undo.callback(libcuda.try_call, "cuMemAddressFree", address, size)
+            libcuda.call("cuMemMap", address, size, 0, handle, 0)
+            undo.callback(libcuda.try_call, "cuMemUnmap", address, size)
+            undo.callback(libcuda.try_call, "cuCtxSynchronize")  # zeroing may still be running
         finally:
-            cuda.try_call("cuMemRelease", handle)
-        cuda.call("cuMemSetAccess", address, size, [_access_desc(self._gpu)], 1)
+            libcuda.try_call("cuMemRelease", handle)
+        libcuda.call("cuMemSetAccess", address, size, [_access_desc(self._gpu)], 1)
         allowed = (peer for peer in _peers(self._gpu) if _allow(peer, address, size))
         self.gpus = frozenset({self._gpu, *allowed})
         return address, fd
 
     def _create(self, requested: int, size: int) -> Any:
-        free = int(cuda.call("cuMemGetInfo")[0])
+        free = int(libcuda.call("cuMemGetInfo")[0])
         with contextlib.suppress(OutOfMemory):
             if size <= free:
-                return cuda.call("cuMemCreate", size, self._allocation_prop, 0)
+                return libcuda.call("cuMemCreate", size, self._allocation_prop, 0)
         text = f"{requested:,} bytes requested, {free:,} free on cuda:{self._gpu}"
         hint = "cupy.get_default_memory_pool().free_all_blocks() frees what CuPy has cached"
         raise OutOfMemory(errno.ENOMEM, f"{text}; none were allocated ({hint})")
@@ -95,8 +95,8 @@ class SharedMemoryResource(MemoryResource):  # type: ignore[misc] # it is Any to
         for gpu in self.gpus:
             with contextlib.suppress(Exception):
                 _synchronize(gpu)
-        cuda.try_call("cuMemUnmap", int(ptr), size)
-        cuda.try_call("cuMemAddressFree", int(ptr), size)
+        libcuda.try_call("cuMemUnmap", int(ptr), size)
+        libcuda.try_call("cuMemAddressFree", int(ptr), size)
 
     @property
     def is_device_accessible(self) -> bool:
@@ -134,62 +134,63 @@ class Allocation:
             return
         os.close(self.fd)
         allocated_sizes.pop(self.address, None)
-        if cuda.forked():  # the mapping is the parent's: keep cuda.core from freeing it
+        if libcuda.forked():  # the mapping is the parent's: keep cuda.core from freeing it
             _inherited.append(self._buffer)
 
 
 def _allocation_prop(gpu: int) -> Any:
-    driver = cuda.driver()
+    driver = libcuda.driver()
     prop = driver.CUmemAllocationProp()
     prop.type = driver.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED
     prop.location.type = driver.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
     prop.location.id = gpu
     posix = driver.CUmemAllocationHandleType.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
     prop.requestedHandleTypes = posix
-    rdma = cuda.attribute(gpu, "GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED")
+    rdma = libcuda.attribute(gpu, "GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED")
     prop.allocFlags.gpuDirectRDMACapable = 1 if rdma else 0
     return prop
 
 
 def _access_desc(gpu: int) -> Any:
-    access = cuda.driver().CUmemAccessDesc()
-    access.location.type = cuda.driver().CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
+    access = libcuda.driver().CUmemAccessDesc()
+    access.location.type = libcuda.driver().CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
     access.location.id = gpu
-    access.flags = cuda.driver().CUmemAccess_flags.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+    access.flags = libcuda.driver().CUmemAccess_flags.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
     return access
 
 
 def _peers(gpu: int) -> list[int]:
     """Return the GPUs that can access the memory of `gpu`, without it."""
-    owner = cuda.call("cuDeviceGet", gpu)
-    others = (index for index in range(cuda.count()) if index != gpu)
+    owner = libcuda.call("cuDeviceGet", gpu)
+    others = (index for index in range(libcuda.count()) if index != gpu)
     return [
         index
         for index in others
-        if cuda.try_call("cuDeviceCanAccessPeer", cuda.call("cuDeviceGet", index), owner) == (0, 1)
+        if libcuda.try_call("cuDeviceCanAccessPeer", libcuda.call("cuDeviceGet", index), owner)
+        == (0, 1)
     ]
 
 
 def _allow(gpu: int, address: int, size: int) -> bool:
     """Give another GPU access; False if the driver refuses it."""
-    code, _ = cuda.try_call("cuMemSetAccess", address, size, [_access_desc(gpu)], 1)
+    code, _ = libcuda.try_call("cuMemSetAccess", address, size, [_access_desc(gpu)], 1)
     return code == 0
 
 
 def _synchronize(gpu: int) -> None:
     """Wait for the kernels of this process on a GPU, unless it has no context there."""
-    _, active = cuda.call("cuDevicePrimaryCtxGetState", cuda.call("cuDeviceGet", gpu))
+    _, active = libcuda.call("cuDevicePrimaryCtxGetState", libcuda.call("cuDeviceGet", gpu))
     if active:
-        with cuda.primary_context(gpu):
-            cuda.try_call("cuCtxSynchronize")
+        with libcuda.primary_context(gpu):
+            libcuda.try_call("cuCtxSynchronize")
 
 
 def _zero(address: int, size: int) -> None:
     """Zero memory on a new non-blocking stream, which does not wait for the user's kernels."""
-    flag = cuda.driver().CUstream_flags.CU_STREAM_NON_BLOCKING
-    stream = cuda.call("cuStreamCreate", flag)
+    flag = libcuda.driver().CUstream_flags.CU_STREAM_NON_BLOCKING
+    stream = libcuda.call("cuStreamCreate", flag)
     try:
-        cuda.call("cuMemsetD8Async", address, 0, size, stream)
-        cuda.call("cuStreamSynchronize", stream)
+        libcuda.call("cuMemsetD8Async", address, 0, size, stream)
+        libcuda.call("cuStreamSynchronize", stream)
     finally:
-        cuda.try_call("cuStreamDestroy", stream)
+        libcuda.try_call("cuStreamDestroy", stream)

@@ -13,7 +13,7 @@ from typing import Any
 
 from ..errors import Unsupported
 from ..unique import Closable
-from . import cuda
+from . import libcuda
 from .cuda_pointer import find_span
 from .gpu_base import ALL_STREAMS, GpuBase
 from .shape import as_shape
@@ -52,7 +52,7 @@ class ForeignGpuMemory(GpuBase, Closable):
     @property
     def array(self) -> Any:
         """The object as a `cupy.ndarray`, in place."""
-        cupy = cuda.require_cupy()
+        cupy = libcuda.require_cupy()
         _ = self.gpu  # raises ClosedError
         return cupy.asarray(self._object)
 
@@ -77,7 +77,7 @@ class ForeignGpuMemory(GpuBase, Closable):
 
 
 def _from_dlpack(obj: Any) -> Any:
-    return cuda.require_cupy().from_dlpack(obj)
+    return libcuda.require_cupy().from_dlpack(obj)
 
 
 def _dlpack_readonly(obj: Any) -> bool:

@@ -23,7 +23,7 @@ jupyterlab.py      server: JupyterLab
 qmp.py             QEMU's monitor: forwarded ports
 images.py          images in the user's cache
 wheels.py          modules of wheels for the DPU guest
-kernel.py          kernels and their modules
+guest_kernel.py    kernels and their modules
 apt.py             downloads of packages
 requirements.py    programs that must be installed on this machine
 """

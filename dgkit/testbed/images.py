@@ -22,7 +22,7 @@ from typing import Any
 
 from ..errors import TestbedError
 from ..files import make_user_folder, replace_file, user_folder
-from . import apt, initramfs, kernel, qemu
+from . import apt, guest_kernel, initramfs, qemu
 
 Progress = Callable[[str], None]
 
@@ -215,7 +215,7 @@ def _image(name: str, make: Callable[[Path, Progress], None], progress: Progress
 def _make_host(scratch: Path, progress: Progress) -> None:
     """Make the image of a guest that has this machine's architecture and files."""
     progress("downloading the host's kernel")
-    names = kernel.packages(apt.native())
+    names = guest_kernel.packages(apt.native())
     packages = apt.download(scratch / "packages", *names, "busybox-static", alone=True)
     progress("unpacking the host's kernel")
     apt.unpack(packages, scratch / "files")
@@ -228,7 +228,7 @@ def _make_dpu(scratch: Path, progress: Progress) -> None:
     environment = apt.root(scratch / "apt", "arm64")
     progress("downloading the DPU's packages")
     packages = apt.download(scratch / "apt", *_DPU, environment=environment)
-    names = kernel.packages("arm64", environment)
+    names = guest_kernel.packages("arm64", environment)
     kernels = apt.download(scratch / "packages", *names, environment=environment, alone=True)
     progress("unpacking the DPU's packages")
     root = scratch / "image/root"
@@ -246,6 +246,6 @@ def _finish(scratch: Path, files: Path) -> None:
     """Write the kernel and the initramfs to the image; `files` contains busybox."""
     kernel_files = scratch / "files"
     busybox = next(files.glob("**/bin/busybox"))
-    modules = map(kernel.read_module, kernel.modules(kernel_files))
+    modules = map(guest_kernel.read_module, guest_kernel.modules(kernel_files))
     initramfs.write(scratch / "image/initramfs", busybox, modules)
-    shutil.copyfile(kernel.image(kernel_files), scratch / "image/vmlinuz")
+    shutil.copyfile(guest_kernel.image(kernel_files), scratch / "image/vmlinuz")

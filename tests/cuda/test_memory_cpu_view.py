@@ -12,7 +12,7 @@ from support.gpu.memory import MIB, fds, free
 
 import dgkit
 from dgkit.errors import Unsupported
-from dgkit.memory import cuda
+from dgkit.memory import libcuda
 
 EXPORT = "cuMemGetHandleForAddressRange"
 
@@ -66,7 +66,7 @@ def test_where_it_cannot_both_ways_are_named_with_what_to_install(there, no_gdrc
 
 
 def test_a_driver_that_says_it_maps_none_is_believed(fake_cuda, there, no_gdrcopy):
-    number = cuda.driver().CUdevice_attribute.CU_DEVICE_ATTRIBUTE_DMA_BUF_MMAP_SUPPORTED
+    number = libcuda.driver().CUdevice_attribute.CU_DEVICE_ATTRIBUTE_DMA_BUF_MMAP_SUPPORTED
     fake_cuda.order(f"dmabuf_mmap=1,attr{int(number)}=0")
     with pytest.raises(Unsupported, match="By a dma-buf: the driver does not map dma-bufs"):
         there.cpu_view()

@@ -10,7 +10,7 @@ from support.gpu.memory import MIB, allocator, fds
 
 import dgkit
 from dgkit.errors import DeviceUnavailable, ExportError
-from dgkit.memory import cuda, dmabuf, gpu_info
+from dgkit.memory import dmabuf, gpu_info, libcuda
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
 EXPORT = "cuMemGetHandleForAddressRange"
@@ -89,13 +89,13 @@ def gpu(fake_cuda):
 
 def test_cudamalloc_memory_is_made_to_copy_synchronously(gpu):
     there = dgkit.wrap(array_at(gpu.malloc(4 * MIB)))
-    attribute = cuda.driver().CUpointer_attribute.CU_POINTER_ATTRIBUTE_SYNC_MEMOPS
-    pointer = cuda.driver().CUdeviceptr(there.gpu.address)
-    assert not cuda.call("cuPointerGetAttribute", attribute, pointer)
+    attribute = libcuda.driver().CUpointer_attribute.CU_POINTER_ATTRIBUTE_SYNC_MEMOPS
+    pointer = libcuda.driver().CUdeviceptr(there.gpu.address)
+    assert not libcuda.call("cuPointerGetAttribute", attribute, pointer)
     with there.dmabuf() as shared:
         assert shared.sync_memops
         assert "are synchronous" in repr(shared)
-    assert cuda.call("cuPointerGetAttribute", attribute, pointer)
+    assert libcuda.call("cuPointerGetAttribute", attribute, pointer)
 
 
 def test_virtual_memory_cannot_be_and_says_what_there_is_instead(there):
@@ -106,14 +106,14 @@ def test_virtual_memory_cannot_be_and_says_what_there_is_instead(there):
 
 
 def test_the_flag_of_the_users_own_context_counts(there):
-    with cuda.primary_context(0):
-        before = cuda.call("cuCtxGetFlags")
-        cuda.call("cuCtxSetFlags", cuda.driver().CUctx_flags.CU_CTX_SYNC_MEMOPS)
+    with libcuda.primary_context(0):
+        before = libcuda.call("cuCtxGetFlags")
+        libcuda.call("cuCtxSetFlags", libcuda.driver().CUctx_flags.CU_CTX_SYNC_MEMOPS)
         try:
             with there.dmabuf() as shared:
                 assert shared.sync_memops
         finally:
-            cuda.call("cuCtxSetFlags", before)
+            libcuda.call("cuCtxSetFlags", before)
 
 
 def test_managed_memory_has_none_by_any_way(gpu):

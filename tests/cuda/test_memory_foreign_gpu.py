@@ -11,7 +11,7 @@ from support.gpu.memory import MIB, OnlyDlpack, Shown, allocator, virtual
 import dgkit
 from dgkit import memory
 from dgkit.errors import AccessDenied, ClosedError, Unsupported
-from dgkit.memory import cuda
+from dgkit.memory import libcuda
 from dgkit.memory.wrap_gpu import ForeignGpuMemory
 from dgkit.types import is_memory
 
@@ -177,21 +177,21 @@ def test_the_stream_is_the_one_that_is_named_when_it_is_waited_for(gpu, fake_cud
     fake_cuda.order("copy_us=100000")
     with stream:
         where = (there.gpu.address, source.ctypes.data, 16)
-        cuda.call("cuMemcpyHtoDAsync", *where, stream.ptr)
-        assert cuda.try_call("cuStreamQuery", stream.ptr)[0] == 600  # CUDA_ERROR_NOT_READY
+        libcuda.call("cuMemcpyHtoDAsync", *where, stream.ptr)
+        assert libcuda.try_call("cuStreamQuery", stream.ptr)[0] == 600  # CUDA_ERROR_NOT_READY
         there.synchronize()
-        assert cuda.try_call("cuStreamQuery", stream.ptr)[0] == 0
+        assert libcuda.try_call("cuStreamQuery", stream.ptr)[0] == 0
 
 
 def test_wrapping_an_array_of_the_second_gpu_names_it(fake_cuda):
     fake_cuda.order("gpus=2")
     with cupy.cuda.Device(1):
         array = cupy.zeros(16, "u1")
-    with cuda.primary_context(0):
+    with libcuda.primary_context(0):
         there = dgkit.wrap(array)
         assert there.place == "cuda:1"
         there.synchronize()
-        assert int(cuda.call("cuCtxGetDevice")) == 0
+        assert int(libcuda.call("cuCtxGetDevice")) == 0
 
 
 def test_an_array_on_a_gpu_is_known_as_one(fake_cuda):

@@ -10,7 +10,7 @@ from support.gpu.memory import MIB, fds, free, read
 import dgkit
 from dgkit import memory
 from dgkit.errors import ClosedError, DeviceUnavailable
-from dgkit.memory import HostMemory, cuda
+from dgkit.memory import HostMemory, libcuda
 from dgkit.memory.gpu import GpuMemory
 from dgkit.types import GpuSpan, is_memory
 
@@ -140,17 +140,17 @@ def test_each_gpu_has_its_own_name(two_gpus):
 def test_gpu_is_the_one_whose_context_is_current_else_the_first(two_gpus):
     with dgkit.empty(8, on="gpu") as there:
         assert there.place == "cuda:0"
-    with cuda.primary_context(1), dgkit.empty(8, on="gpu") as there:
+    with libcuda.primary_context(1), dgkit.empty(8, on="gpu") as there:
         assert there.place == "cuda:1"
 
 
 def test_the_users_context_stays_current(two_gpus):
-    with cuda.primary_context(1):
-        before = int(cuda.call("cuCtxGetCurrent"))
+    with libcuda.primary_context(1):
+        before = int(libcuda.call("cuCtxGetCurrent"))
         with dgkit.empty(8, on="cuda:0") as there:
             there.synchronize()
             there.dmabuf().close()
-        assert int(cuda.call("cuCtxGetCurrent")) == before
+        assert int(libcuda.call("cuCtxGetCurrent")) == before
 
 
 @pytest.mark.parametrize(("gpus", "has"), [(1, "1 GPU, cuda:0"), (2, "2 GPUs, cuda:0 to cuda:1")])

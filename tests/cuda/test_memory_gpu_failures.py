@@ -12,7 +12,7 @@ from support.gpu.memory import fds, free
 import dgkit
 from dgkit import memory
 from dgkit.errors import DeviceUnavailable, NativeError, OutOfMemory, Unsupported
-from dgkit.memory import cuda
+from dgkit.memory import libcuda
 
 pytestmark = pytest.mark.usefixtures("fake_cuda")
 
@@ -74,7 +74,7 @@ def test_a_driver_that_cannot_be_used_is_unavailable_and_says_what_to_do(
     fake_cuda, monkeypatch, code
 ):
     fake_cuda.order(f"cuInit={code}")
-    monkeypatch.setattr(cuda, "_driver", None)
+    monkeypatch.setattr(libcuda, "_driver", None)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     with pytest.raises(DeviceUnavailable, match=UNUSABLE[code]) as info:
         dgkit.empty(8, on="gpu")
@@ -87,7 +87,7 @@ def test_a_driver_that_cannot_be_used_is_unavailable_and_says_what_to_do(
 
 def test_a_hidden_gpu_is_told_from_none(fake_cuda, monkeypatch):
     fake_cuda.order("cuInit=100")
-    monkeypatch.setattr(cuda, "_driver", None)
+    monkeypatch.setattr(libcuda, "_driver", None)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "9")
     with pytest.raises(DeviceUnavailable, match="CUDA_VISIBLE_DEVICES is '9' and may hide GPUs"):
         dgkit.empty(8, on="gpu")
@@ -107,11 +107,11 @@ def test_no_gpu_at_all_is_unavailable(fake_cuda):
 def test_a_package_that_is_missing_is_named_with_the_extra_that_has_it(
     monkeypatch, module, name, version, extra
 ):
-    extra_of = cuda._extra
-    monkeypatch.setattr(cuda, "_extra", lambda _: extra_of(version))
+    extra_of = libcuda._extra
+    monkeypatch.setattr(libcuda, "_extra", lambda _: extra_of(version))
     monkeypatch.setitem(sys.modules, module, None)
     if module == "cuda.bindings":
-        monkeypatch.setattr(cuda, "_driver", None)
+        monkeypatch.setattr(libcuda, "_driver", None)
     words = rf"{name} (is not installed|does not load).*: `pip install .*\[{extra}\]'?`"
     with pytest.raises(DeviceUnavailable, match=words):
         dgkit.empty(8, on="gpu")
@@ -144,10 +144,10 @@ def test_a_function_that_the_driver_does_not_have_asks_for_a_newer_one(monkeypat
         def cuMemCreate(self, *_):
             raise RuntimeError('Function "cuMemCreate" not found')
 
-    monkeypatch.setattr(cuda, "_driver", Old())
+    monkeypatch.setattr(libcuda, "_driver", Old())
     for function in ("cuMemCreate", "cuNothing"):
         with pytest.raises(Unsupported, match=rf"{function} is missing.*update the driver"):
-            cuda.try_call(function, 1)
+            libcuda.try_call(function, 1)
 
 
 def test_a_code_that_the_bindings_do_not_know_is_still_a_native_error(fake_cuda):

@@ -9,7 +9,7 @@ import pytest
 from support.gpu.memory import read
 
 import dgkit
-from dgkit.memory import cuda
+from dgkit.memory import libcuda
 
 pytestmark = pytest.mark.usefixtures("fake_cuda")
 
@@ -17,10 +17,10 @@ pytestmark = pytest.mark.usefixtures("fake_cuda")
 def slow_copy(there, stream):
     """A copy of 7s into the memory that is still on its way when this returns."""
     source = np.full(there.size, 7, "u1")
-    with cuda.primary_context(0):
+    with libcuda.primary_context(0):
         where = (there.gpu.address, source.ctypes.data, there.size)
-        cuda.call("cuMemcpyHtoDAsync", *where, stream.ptr)
-        assert cuda.try_call("cuStreamQuery", stream.ptr)[0] == 600  # CUDA_ERROR_NOT_READY
+        libcuda.call("cuMemcpyHtoDAsync", *where, stream.ptr)
+        assert libcuda.try_call("cuStreamQuery", stream.ptr)[0] == 600  # CUDA_ERROR_NOT_READY
     return source
 
 
@@ -58,8 +58,8 @@ def test_synchronize_waits_for_the_producing_stream(fake_cuda, argument):
         with stream if argument is None else contextlib.nullcontext():
             source = slow_copy(there, stream)
             there.synchronize(argument and argument(stream))
-            with cuda.primary_context(0):
-                assert cuda.try_call("cuStreamQuery", stream.ptr)[0] == 0
+            with libcuda.primary_context(0):
+                assert libcuda.try_call("cuStreamQuery", stream.ptr)[0] == 0
         fake_cuda.order("")
         assert (read(there.gpu.address, 64) == source).all()
 

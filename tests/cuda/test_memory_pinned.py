@@ -11,7 +11,7 @@ from support.gpu.memory import fds
 
 import dgkit
 from dgkit.errors import DeviceUnavailable, NativeError, OutOfMemory
-from dgkit.memory import HostMemory, cuda
+from dgkit.memory import HostMemory, libcuda
 from dgkit.types import is_memory
 
 pytestmark = pytest.mark.usefixtures("fake_cuda")
@@ -19,10 +19,10 @@ pytestmark = pytest.mark.usefixtures("fake_cuda")
 
 def registered(address):
     """Return whether CUDA knows the address as pinned host memory."""
-    attribute = cuda.driver().CUpointer_attribute.CU_POINTER_ATTRIBUTE_MEMORY_TYPE
-    with cuda.primary_context(0):
-        code, _ = cuda.try_call(
-            "cuPointerGetAttribute", attribute, cuda.driver().CUdeviceptr(address)
+    attribute = libcuda.driver().CUpointer_attribute.CU_POINTER_ATTRIBUTE_MEMORY_TYPE
+    with libcuda.primary_context(0):
+        code, _ = libcuda.try_call(
+            "cuPointerGetAttribute", attribute, libcuda.driver().CUdeviceptr(address)
         )
     return code == 0
 
@@ -92,10 +92,10 @@ def test_its_producing_stream_is_waited_for(fake_cuda):
         source.array.fill(5)
         stream = cupy.cuda.Stream(non_blocking=True)
         fake_cuda.order("copy_us=100000")
-        with stream, cuda.primary_context(0):
+        with stream, libcuda.primary_context(0):
             where = (address_of(there), source.gpu.address, 64)
-            cuda.call("cuMemcpyDtoHAsync", *where, stream.ptr)
-            assert cuda.try_call("cuStreamQuery", stream.ptr)[0] == 600  # CUDA_ERROR_NOT_READY
+            libcuda.call("cuMemcpyDtoHAsync", *where, stream.ptr)
+            assert libcuda.try_call("cuStreamQuery", stream.ptr)[0] == 600  # CUDA_ERROR_NOT_READY
             there.synchronize()
         assert there.array.tolist() == [5] * 64
 

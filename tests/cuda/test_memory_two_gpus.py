@@ -6,7 +6,7 @@ from support.gpu.memory import free
 
 import dgkit
 from dgkit.errors import Unsupported
-from dgkit.memory import cuda
+from dgkit.memory import libcuda
 from dgkit.memory.gpu import GpuMemory
 
 pytestmark = pytest.mark.usefixtures("fake_cuda")
@@ -14,9 +14,9 @@ pytestmark = pytest.mark.usefixtures("fake_cuda")
 
 def fill_by(gpu: int, memory: GpuMemory, value: int) -> int:
     """Have a GPU fill memory, as a kernel of it would; the driver's result code."""
-    with cuda.primary_context(gpu):
-        code, _ = cuda.try_call("cuMemsetD8Async", memory.gpu.address, value, memory.size, 0)
-        cuda.call("cuCtxSynchronize")
+    with libcuda.primary_context(gpu):
+        code, _ = libcuda.try_call("cuMemsetD8Async", memory.gpu.address, value, memory.size, 0)
+        libcuda.call("cuCtxSynchronize")
     return code
 
 

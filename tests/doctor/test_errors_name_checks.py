@@ -14,7 +14,7 @@ from dgkit import errors
 from dgkit.cli import exit_codes
 from dgkit.dma import _ffi
 from dgkit.doctor.registry import checks
-from dgkit.memory import cuda
+from dgkit.memory import libcuda
 from dgkit.widgets.base.error_text import hint_for
 from dgkit.wire import messages
 from dgkit.wire.error_codec import to_exception, to_wire
@@ -25,7 +25,7 @@ MAX_ERRNO = 4095  # of Linux
 KINDS = {"DeviceUnavailable": errors.DeviceUnavailable, "ExportError": errors.ExportError}
 EXPLAINED = sorted(KINDS.values(), key=str)
 # Where the check is worked out: the tests below hold what comes of it.
-TABLES = {"memory/cuda.py", "memory/dmabuf.py", "dma/_ffi.py", "wire/error_codec.py"}
+TABLES = {"memory/libcuda.py", "memory/dmabuf.py", "dma/_ffi.py", "wire/error_codec.py"}
 
 KNOWN = {one.name for one in checks()}
 
@@ -97,13 +97,13 @@ def test_a_reason_is_of_the_errno_that_was_returned():
 
 
 def test_each_result_of_cuda_that_makes_a_gpu_unusable_names_a_check():
-    for code in cuda._UNAVAILABLE:
-        check = cuda.error_of("cuInit", code, "CUDA_ERROR").check
-        assert check in KNOWN if code not in cuda._OWN else check == "", code
+    for code in libcuda._UNAVAILABLE:
+        check = libcuda.error_of("cuInit", code, "CUDA_ERROR").check
+        assert check in KNOWN if code not in libcuda._OWN else check == "", code
 
 
 def test_a_lost_context_is_explained_by_no_check():
-    assert {cuda.check_of(code) for code in cuda._LOSSES} == {""}
+    assert {libcuda.check_of(code) for code in libcuda._LOSSES} == {""}
 
 
 def test_each_check_that_a_refused_dma_buf_names_is_there():

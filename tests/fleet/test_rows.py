@@ -12,7 +12,7 @@ import pytest
 from dgkit.errors import PeerRefused
 from dgkit.fleet import diff
 from dgkit.fleet.cluster_checks import check_encryption, exposed
-from dgkit.fleet.pair import named_pairs
+from dgkit.fleet.pair_description import named_pairs
 from dgkit.fleet.part_files import PartFiles, read_folder
 from dgkit.fleet.row_table import KEY, RowTable, as_table
 from dgkit.fleet.stragglers import heat_map, slowness

@@ -11,7 +11,7 @@ from support.gpu.memory import MIB
 
 import dgkit
 from dgkit import WC_DTYPE, WR_DTYPE, Device
-from dgkit.memory import cuda
+from dgkit.memory import libcuda
 
 pytestmark = pytest.mark.gpu
 
@@ -112,7 +112,7 @@ def test_a_read_only_import_is_read_and_not_written(side):
 
 
 def test_arrays_of_a_pool_cross_with_their_block():
-    cupy = cuda.require_cupy()
+    cupy = libcuda.require_cupy()
     whole = cupy.zeros(3 * 5120, "u1")
     parts = [dgkit.wrap(whole[at : at + 5000], share_block=True) for at in (0, 5120, 10240)]
     with (
@@ -134,7 +134,7 @@ def test_arrays_of_a_pool_cross_with_their_block():
 
 
 def test_memory_that_two_devices_pinned_stays_so_for_the_second():
-    cuda.require_cupy()
+    libcuda.require_cupy()
     memory = dgkit.empty(65536)
     memory.array[:] = noise(65536, 3)
     with dgkit.empty(65536, on="gpu") as array, Device("cuda") as second_one:

@@ -7,7 +7,7 @@ from support.processes.waiting import until
 
 import dgkit
 from dgkit import Device
-from dgkit.memory import cuda
+from dgkit.memory import libcuda
 
 pytestmark = pytest.mark.gpu
 
@@ -56,7 +56,7 @@ extern "C" __global__ void slow(unsigned char *bytes, unsigned char value)
     ("words", "writes"), [(1, 20_000), (2, 5000), (3, 5000), (5, 5000), (16, 5000)]
 )
 def test_a_kernel_that_polls_never_sees_half_of_a_word(words, writes):
-    cupy = cuda.require_cupy()
+    cupy = libcuda.require_cupy()
     watch = cupy.RawKernel(WATCH, "watch")
     watch.compile()
     with (
@@ -82,7 +82,7 @@ def test_a_kernel_that_polls_never_sees_half_of_a_word(words, writes):
 
 
 def test_two_dpus_that_write_the_same_array_never_mix_within_a_word():
-    cupy = cuda.require_cupy()
+    cupy = libcuda.require_cupy()
     with (
         dgkit.empty(65536, on="gpu") as memory,
         Device() as device,
@@ -105,7 +105,7 @@ def test_two_dpus_that_write_the_same_array_never_mix_within_a_word():
 
 
 def test_a_stream_that_still_writes_is_waited_for_before_the_dpu_copies():
-    cupy = cuda.require_cupy()
+    cupy = libcuda.require_cupy()
     slow = cupy.RawKernel(SLOW, "slow")
     with dgkit.connect(provider="cuda") as session, session.empty(4096, on="gpu") as region:
         array = region.array

@@ -14,7 +14,7 @@ from support.processes.waiting import held, steady, until
 import dgkit
 from dgkit import Device, Status
 from dgkit.errors import OutOfMemory, TransferError
-from dgkit.memory import cuda, gpus
+from dgkit.memory import gpus, libcuda
 
 pytestmark = pytest.mark.gpu
 
@@ -64,7 +64,7 @@ def test_what_ends_as_ok_after_its_host_was_killed_moved_the_bytes(kind):
 
 
 def test_a_dpu_that_is_killed_while_it_copies_1_gib_lets_the_host_go_on():
-    cuda.require_cupy()
+    libcuda.require_cupy()
     with dgkit.empty(GIB, on="gpu") as memory, Device() as device:
         region = device.register(memory)
         with second(region) as dpu:
@@ -78,7 +78,7 @@ def test_a_dpu_that_is_killed_while_it_copies_1_gib_lets_the_host_go_on():
 
 
 def test_a_region_closes_while_a_dpu_copies_1_gib_and_nothing_comes_after_it():
-    cuda.require_cupy()
+    libcuda.require_cupy()
     with dgkit.empty(GIB, on="gpu") as memory, Device() as device:
         region = device.register(memory)
         with second(region) as dpu:
@@ -93,7 +93,7 @@ def test_a_region_closes_while_a_dpu_copies_1_gib_and_nothing_comes_after_it():
 
 
 def test_200_cycles_leave_the_card_and_both_processes_as_they_were():
-    cuda.require_cupy()
+    libcuda.require_cupy()
     with (
         dgkit.empty(4096, on="gpu") as first,
         Device() as device,
@@ -153,7 +153,7 @@ os._exit(0)
 
 
 def test_a_context_that_is_lost_is_named_and_costs_the_other_process_nothing():
-    cuda.require_cupy()
+    libcuda.require_cupy()
     with dgkit.empty(MIB, on="gpu") as memory, Device() as device:
         memory.array.fill(4)
         memory.synchronize()
@@ -170,7 +170,7 @@ def test_a_context_that_is_lost_is_named_and_costs_the_other_process_nothing():
 
 
 def test_a_session_over_gpu_memory_from_end_to_end():
-    cuda.require_cupy()
+    libcuda.require_cupy()
     data = noise(64 * MIB + 3, 77).tobytes()
     with (
         dgkit.connect(provider="cuda") as session,
@@ -192,7 +192,7 @@ def test_a_session_over_gpu_memory_from_end_to_end():
 
 @pytest.mark.parametrize("op", ["read", "write"])
 def test_a_session_reports_what_the_engine_does_beside_the_drivers_own_copy(op):
-    cuda.require_cupy()
+    libcuda.require_cupy()
     with dgkit.connect(provider="cuda") as session, session.empty(64 * MIB, on="gpu") as region:
         latency = session.latency(region, size=4096, op=op, count=2000)
         rate = session.bandwidth(region, size=MIB, op=op, seconds=0.3, window=16)
@@ -206,7 +206,7 @@ def test_a_session_reports_what_the_engine_does_beside_the_drivers_own_copy(op):
 
 
 def test_a_session_that_asks_for_more_than_the_card_has_takes_nothing():
-    cuda.require_cupy()
+    libcuda.require_cupy()
     with dgkit.connect(provider="cuda") as session:
         session.empty(1, on="gpu").close()
         before = free()

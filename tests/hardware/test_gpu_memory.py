@@ -10,7 +10,7 @@ import pytest
 import dgkit
 from dgkit import memory
 from dgkit.errors import DeviceUnavailable, ExportError, OutOfMemory, Unsupported
-from dgkit.memory import cuda
+from dgkit.memory import libcuda
 
 pytestmark = pytest.mark.gpu
 
@@ -19,15 +19,15 @@ MIB = 1 << 20
 
 @pytest.fixture
 def cupy():
-    return cuda.require_cupy()
+    return libcuda.require_cupy()
 
 
 def free():
     """Bytes of the first GPU that are free, once nothing is on its way any more."""
     gc.collect()
-    with cuda.primary_context(0):
-        cuda.call("cuCtxSynchronize")
-        return int(cuda.call("cuMemGetInfo")[0])
+    with libcuda.primary_context(0):
+        libcuda.call("cuCtxSynchronize")
+        return int(libcuda.call("cuMemGetInfo")[0])
 
 
 def open_fds():
@@ -107,8 +107,8 @@ def test_a_dma_buf_of_a_part_begins_at_the_page_below_it(cupy):
 
 
 def sync_memops(address):
-    attribute = cuda.driver().CUpointer_attribute.CU_POINTER_ATTRIBUTE_SYNC_MEMOPS
-    return cuda.call("cuPointerGetAttribute", attribute, cuda.driver().CUdeviceptr(address))
+    attribute = libcuda.driver().CUpointer_attribute.CU_POINTER_ATTRIBUTE_SYNC_MEMOPS
+    return libcuda.call("cuPointerGetAttribute", attribute, libcuda.driver().CUdeviceptr(address))
 
 
 def test_a_dma_buf_of_cudamalloc_memory_makes_cudas_copies_synchronous(cupy):

@@ -9,7 +9,7 @@ from support.processes.children import child
 import dgkit
 from dgkit import Device, memory
 from dgkit.errors import Unsupported
-from dgkit.memory import cuda
+from dgkit.memory import libcuda
 
 pytestmark = pytest.mark.gpu
 
@@ -40,7 +40,7 @@ extern "C" __global__ void add(unsigned int *words, unsigned int n)
 def two_gpus():
     if len(memory.gpus()) < 2:
         pytest.skip("there is one GPU")
-    cuda.require_cupy()
+    libcuda.require_cupy()
 
 
 @pytest.mark.parametrize(("owner", "engine"), [(0, 1), (1, 0)])
@@ -78,7 +78,7 @@ def test_memory_of_this_process_on_another_gpu_is_remote_memory_and_no_local_one
 
 @pytest.mark.parametrize(("owner", "current"), [(0, 1), (1, 0)])
 def test_a_kernel_of_a_gpu_with_peer_access_uses_memory_of_the_other(owner, current):
-    cupy = cuda.require_cupy()
+    cupy = libcuda.require_cupy()
     add = cupy.RawKernel(ADD, "add")
     with dgkit.empty(4096, "u4", on=f"cuda:{owner}") as there:
         with cupy.cuda.Device(current):

@@ -37,7 +37,7 @@ from dgkit import testbed
 from dgkit.cli import main
 from dgkit.cli.testbed_command import _install_missing, _show
 from dgkit.session import inspect
-from dgkit.testbed import apt, images, initramfs, kernel, qemu, requirements, wheels
+from dgkit.testbed import apt, guest_kernel, images, initramfs, qemu, requirements, wheels
 from dgkit.testbed import testbed as module
 from dgkit.testbed.agents import Agent
 from dgkit.testbed.guest_service import _cause, shell_environment
@@ -367,8 +367,8 @@ def packages(monkeypatch, tmp_path):
     monkeypatch.setattr(apt, "root", lambda *_: {})
     monkeypatch.setattr(apt, "download", lambda *_, **__: [])
     monkeypatch.setattr(apt, "unpack", unpack)
-    monkeypatch.setattr(kernel, "packages", lambda *_: ["linux-image-6.1"])
-    monkeypatch.setattr(kernel, "modules", lambda root: list(root.rglob("*.ko.xz")))
+    monkeypatch.setattr(guest_kernel, "packages", lambda *_: ["linux-image-6.1"])
+    monkeypatch.setattr(guest_kernel, "modules", lambda root: list(root.rglob("*.ko.xz")))
 
 
 @pytest.mark.parametrize(
@@ -376,10 +376,10 @@ def packages(monkeypatch, tmp_path):
 )
 def test_the_kernel_is_found_where_a_release_of_the_distribution_has_it(path, tmp_path):
     with pytest.raises(dgkit.TestbedError, match="no vmlinuz"):
-        kernel.image(tmp_path)
+        guest_kernel.image(tmp_path)
     (tmp_path / path).parent.mkdir(parents=True)
     (tmp_path / path).write_text("kernel")
-    assert kernel.image(tmp_path) == tmp_path / path
+    assert guest_kernel.image(tmp_path) == tmp_path / path
 
 
 def entries(archive):
@@ -423,7 +423,7 @@ def test_modules_are_found_below_a_path_with_a_space(tmp_path, monkeypatch):
         (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
         (tmp_path / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    assert kernel.modules(tmp_path / "a b") == [module]
+    assert guest_kernel.modules(tmp_path / "a b") == [module]
 
 
 def test_an_interrupted_image_leaves_nothing(machine, packages, monkeypatch):
@@ -432,7 +432,7 @@ def test_an_interrupted_image_leaves_nothing(machine, packages, monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(kernel, "modules", interrupted)
+    monkeypatch.setattr(guest_kernel, "modules", interrupted)
     with pytest.raises(KeyboardInterrupt):
         testbed.up()
     assert not [path for path in images.cache().iterdir() if path.is_dir()]
@@ -444,10 +444,13 @@ def test_the_kernels_packages_are_found_by_the_meta_package(monkeypatch):
         "linux-image-6.8-generic": ["linux-modules-6.8-generic", "kmod"],
     }
     monkeypatch.setattr(apt, "depends", lambda name, _: known.get(name, []))
-    assert kernel.packages("amd64") == ["linux-image-6.8-generic", "linux-modules-6.8-generic"]
+    assert guest_kernel.packages("amd64") == [
+        "linux-image-6.8-generic",
+        "linux-modules-6.8-generic",
+    ]
     known.clear()
     with pytest.raises(dgkit.TestbedError, match="`sudo apt update`"):
-        kernel.packages("amd64")
+        guest_kernel.packages("amd64")
 
 
 def test_what_apt_says_is_in_the_error(tmp_path, monkeypatch):

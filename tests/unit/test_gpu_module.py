@@ -8,7 +8,7 @@ import pytest
 
 import dgkit
 from dgkit.gpu_initiated import gpu_module, launching
-from dgkit.memory import cuda
+from dgkit.memory import libcuda
 
 
 class FakeStream(contextlib.nullcontext):
@@ -27,7 +27,7 @@ class FakeEvent:
         self.gpu, self.recorded = gpu, recorded
 
     def record(self, stream):
-        assert cuda.current_device() == self.gpu, "an event of another GPU"
+        assert libcuda.current_device() == self.gpu, "an event of another GPU"
         self.recorded.append(stream.ptr)
 
 
@@ -74,11 +74,11 @@ class FakeCuda:
 def fake(monkeypatch):
     fake = FakeCuda()
     flags = SimpleNamespace(CU_MEMHOSTREGISTER_PORTABLE=1, CU_MEMHOSTREGISTER_DEVICEMAP=2)
-    monkeypatch.setattr(cuda, "require_cupy", lambda: fake.cupy)
-    monkeypatch.setattr(cuda, "driver", lambda: flags)
-    monkeypatch.setattr(cuda, "call", fake.call)
-    monkeypatch.setattr(cuda, "primary_context", contextlib.nullcontext)
-    monkeypatch.setattr(cuda, "current_device", lambda: fake.gpu)
+    monkeypatch.setattr(libcuda, "require_cupy", lambda: fake.cupy)
+    monkeypatch.setattr(libcuda, "driver", lambda: flags)
+    monkeypatch.setattr(libcuda, "call", fake.call)
+    monkeypatch.setattr(libcuda, "primary_context", contextlib.nullcontext)
+    monkeypatch.setattr(libcuda, "current_device", lambda: fake.gpu)
     return fake
 
 

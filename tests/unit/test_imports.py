@@ -114,7 +114,7 @@ ONLY = {
         "child.py",  # prctl(2)
         "doctor/collect/probes.py",
         "doctor/experiments/program.py",
-        "memory/cuda.py",
+        "memory/libcuda.py",
         "memory/cpu_mapping.py",
         "memory/wrap_gpu.py",
         "teach/landlock.py",  # system calls that libc does not have

@@ -11,7 +11,7 @@ import pytest
 import dgkit
 from dgkit import memory
 from dgkit.errors import DeviceUnavailable, Unsupported
-from dgkit.memory import HostMemory, cuda, gpu_info
+from dgkit.memory import HostMemory, gpu_info, libcuda
 from dgkit.memory.allocate import parse_on
 
 MISSING = "libcuda.so.1: cannot open shared object file: No such file or directory"
@@ -25,8 +25,8 @@ def no_driver(monkeypatch):
     def load(name):
         raise OSError(said["text"])
 
-    monkeypatch.setattr(cuda, "_driver", None)
-    monkeypatch.setattr(cuda.ctypes, "CDLL", load)
+    monkeypatch.setattr(libcuda, "_driver", None)
+    monkeypatch.setattr(libcuda.ctypes, "CDLL", load)
     return said
 
 

@@ -17,7 +17,7 @@ from support.processes.children import Child, child
 import dgkit
 from dgkit import doca
 from dgkit.doca import Access
-from dgkit.memory import cuda
+from dgkit.memory import libcuda
 
 MIB = 1 << 20
 TASK = 2 * MIB  # most bytes that one task copies
@@ -110,7 +110,7 @@ class Memory:
     """`size` bytes on a GPU as a CuPy array; `kind` is "vmm" (CUDA virtual memory) or "malloc"."""
 
     def __init__(self, kind: str, size: int) -> None:
-        cupy = cuda.require_cupy()
+        cupy = libcuda.require_cupy()
         self._stack = contextlib.ExitStack()
         if kind == "vmm":
             self.memory = self._stack.enter_context(dgkit.empty(size, on="gpu"))

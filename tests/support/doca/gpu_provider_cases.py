@@ -16,7 +16,7 @@ from support.processes.waiting import held, steady
 
 import dgkit
 from dgkit import Device
-from dgkit.memory import cuda
+from dgkit.memory import libcuda
 from dgkit.types import Status
 
 WHERE = {"one process": here, "two processes": there}
@@ -84,7 +84,7 @@ def test_the_provider_moves_bytes_between_two_gpu_memories(lent):
 
 
 def test_cycles_leave_both_processes_as_they_were():
-    cuda.require_cupy()
+    libcuda.require_cupy()
     with (
         dgkit.empty(4096, on="gpu") as first,
         Device("softdoca") as device,
@@ -180,7 +180,7 @@ def test_the_provider_takes_a_dma_buf_and_says_that_only_its_identity_counts():
 
 @pytest.fixture(scope="module")
 def session():
-    cuda.require_cupy()
+    libcuda.require_cupy()
     with dgkit.connect(provider="softdoca") as made:
         yield made
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from dgkit.memory import cuda
+from dgkit.memory import libcuda
 
 MIB = 1 << 20
 
@@ -16,8 +16,8 @@ MIB = 1 << 20
 def free(gpu=0):
     """Return the free bytes of a GPU."""
     gc.collect()
-    with cuda.primary_context(gpu):
-        return int(cuda.call("cuMemGetInfo")[0])
+    with libcuda.primary_context(gpu):
+        return int(libcuda.call("cuMemGetInfo")[0])
 
 
 def fds():
@@ -29,8 +29,8 @@ def fds():
 def read(address, size):
     """Return bytes of GPU memory, read with the driver."""
     got = np.empty(size, "u1")
-    with cuda.primary_context(0):
-        cuda.call("cuMemcpyDtoH", got.ctypes.data, address, size)
+    with libcuda.primary_context(0):
+        libcuda.call("cuMemcpyDtoH", got.ctypes.data, address, size)
     return got
 
 
@@ -70,45 +70,45 @@ def allocator() -> Iterator[SimpleNamespace]:
         return int(address)
 
     def malloc(size):
-        return keep("cuMemFree", cuda.call("cuMemAlloc", size))
+        return keep("cuMemFree", libcuda.call("cuMemAlloc", size))
 
     def managed(size):
-        return keep("cuMemFree", cuda.call("cuMemAllocManaged", size, 1))
+        return keep("cuMemFree", libcuda.call("cuMemAllocManaged", size, 1))
 
     def pooled(size):
-        stream = cuda.driver().CUstream(0)
-        address = cuda.call("cuMemAllocAsync", size, stream)
-        cuda.call("cuStreamSynchronize", stream)
+        stream = libcuda.driver().CUstream(0)
+        address = libcuda.call("cuMemAllocAsync", size, stream)
+        libcuda.call("cuStreamSynchronize", stream)
         return keep("cuMemFree", address)
 
     def host(size):
-        return keep("cuMemFreeHost", cuda.call("cuMemHostAlloc", size, 3))
+        return keep("cuMemFreeHost", libcuda.call("cuMemHostAlloc", size, 3))
 
-    with cuda.primary_context(0):
+    with libcuda.primary_context(0):
         yield SimpleNamespace(malloc=malloc, managed=managed, pooled=pooled, host=host)
         for free_by, address in given:
-            cuda.call(free_by, address)
+            libcuda.call(free_by, address)
 
 
 @contextlib.contextmanager
 def virtual(size, *, blocks=1, shareable=True) -> Iterator[int]:
     """Yield virtual memory as other libraries create it: `blocks` handles, mapped side by side."""
-    driver = cuda.driver()
+    driver = libcuda.driver()
     prop = driver.CUmemAllocationProp()
     prop.type = driver.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED
     prop.location.type = driver.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
     if shareable:
         kinds = driver.CUmemAllocationHandleType
         prop.requestedHandleTypes = kinds.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
-    address = int(cuda.call("cuMemAddressReserve", size * blocks, 0, 0, 0))
+    address = int(libcuda.call("cuMemAddressReserve", size * blocks, 0, 0, 0))
     for number in range(blocks):
-        handle = cuda.call("cuMemCreate", size, prop, 0)
-        cuda.call("cuMemMap", address + number * size, size, 0, handle, 0)
-        cuda.call("cuMemRelease", handle)
+        handle = libcuda.call("cuMemCreate", size, prop, 0)
+        libcuda.call("cuMemMap", address + number * size, size, 0, handle, 0)
+        libcuda.call("cuMemRelease", handle)
     access = driver.CUmemAccessDesc()
     access.location = prop.location
     access.flags = driver.CUmemAccess_flags.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
-    cuda.call("cuMemSetAccess", address, size * blocks, [access], 1)
+    libcuda.call("cuMemSetAccess", address, size * blocks, [access], 1)
     yield address
-    cuda.call("cuMemUnmap", address, size * blocks)
-    cuda.call("cuMemAddressFree", address, size * blocks)
+    libcuda.call("cuMemUnmap", address, size * blocks)
+    libcuda.call("cuMemAddressFree", address, size * blocks)
