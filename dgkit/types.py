@@ -12,6 +12,7 @@ else:
     Protocol = object
 
 PROVIDERS = ("soft", "cuda", "verbs", "doca", "softdoca", "fault")
+DEFAULT_PROVIDER = "soft"  # where none is named
 DOCA = frozenset({"doca", "softdoca"})  # providers that move bytes by libdoca's DMA tasks
 OWN_EXPORT = DOCA | {"verbs"}  # providers that import only their own exports
 _HARDWARE = frozenset({"doca"})

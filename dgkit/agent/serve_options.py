@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..memory.meminfo import total_bytes
+from ..types import DEFAULT_PROVIDER
 from ..wire.address import HEARTBEAT_S
 from .agent_limits import CLIENTS, REGIONS, Limits, raise_descriptor_limit
 
@@ -46,7 +47,7 @@ class ServeOptions:
 
     address: str | None = None
     role: str = "dpu"
-    provider: str = "soft"
+    provider: str = DEFAULT_PROVIDER
     gpu: int = 0
     pci: str | None = None
     rdma: str | None = None

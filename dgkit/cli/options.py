@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
-from ..types import OWN_EXPORT
+from ..types import DEFAULT_PROVIDER, OWN_EXPORT
 from .console import JSON_FILE, notice_after
 from .json_file import file_option, output_file
 
@@ -209,7 +209,7 @@ def resolve_place(on: str, provider: str | None, *, local: bool = True) -> Place
     if local and on != "host":
         with driver_notice():
             memory.empty(1, on=on).close()
-    return Place(on, provider or ("cuda" if on_gpu else "soft"))
+    return Place(on, provider or ("cuda" if on_gpu else DEFAULT_PROVIDER))
 
 
 def _auto(provider: str | None) -> Place:
@@ -221,7 +221,7 @@ def _auto(provider: str | None) -> Place:
         on, chosen = "host", "host memory: an RDMA adapter may refuse GPU memory; --on gpu tries it"
     if on == "gpu" and provider not in _GPU_PROVIDERS:
         on, chosen = "host", f"host memory: the provider {provider!r} cannot reach GPU memory"
-    return Place(on, provider or ("cuda" if on == "gpu" else "soft"), chosen)
+    return Place(on, provider or ("cuda" if on == "gpu" else DEFAULT_PROVIDER), chosen)
 
 
 def driver_notice() -> AbstractContextManager[None]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..errors import PeerRefused
-from ..types import provider_label
+from ..types import DEFAULT_PROVIDER, provider_label
 from .console import say
 from .exit_codes import FAILED
 from .options import choice, duration, size
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     "--provider",
     type=choice("soft", "cuda", "verbs", "doca", "softdoca"),
     metavar="NAME",
-    default="soft",
+    default=DEFAULT_PROVIDER,
     help="What moves the bytes: soft, cuda, verbs, doca, softdoca.",
 )
 @click.option(

@@ -12,7 +12,14 @@ from collections.abc import Set as AbstractSet
 
 from ..errors import ClosedError, DgkitError
 from ..live_set import LiveSet
-from ..types import DOCA, Access, TransferPath, parse_access, provider_label
+from ..types import (
+    DEFAULT_PROVIDER,
+    DOCA,
+    Access,
+    TransferPath,
+    parse_access,
+    provider_label,
+)
 from ..validate import whole
 from ._ffi import check, ffi, lib, nanoseconds, open_handle, spin_ns
 from .context import DeviceContext
@@ -66,7 +73,7 @@ class Device(DeviceContext):
 
     def __init__(
         self,
-        provider: str = "soft",
+        provider: str = DEFAULT_PROVIDER,
         *,
         spin_us: float = 200.0,
         over: str = "soft",

@@ -12,7 +12,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import astuple, dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -98,7 +98,7 @@ def compare(
             pool = stack.enter_context(ThreadPoolExecutor(len(traces)))  # ends after the processes
             runs = []
             for index, (trace, waits) in enumerate(zip(traces, requirements(traces), strict=True)):
-                plan = shared | {"index": index, "waits": [*map(astuple, waits)]}
+                plan = shared | {"index": index, "waits": [*map(asdict, waits)]}
                 run = _Run(trace, Path(folder), plan, overall.of(index, "replaying"))
                 stack.callback(run.close)
                 runs.append(run)

@@ -77,7 +77,7 @@ class Replay:
     def run(self) -> None:
         """Replay all calls, then whatever is left to be completed."""
         plan = self._plan
-        waits = [Requirement(*wait) for wait in plan["waits"]]
+        waits = [Requirement(**wait) for wait in plan["waits"]]
         gate = Gate(Path(plan["counts"]), plan["index"], waits, self._progress_all)
         count = len(self._trace.calls)
         for index, call in enumerate(self._trace.calls):

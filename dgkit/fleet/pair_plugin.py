@@ -13,6 +13,7 @@ from distributed import WorkerPlugin, get_worker
 
 from .. import _version
 from ..errors import ClosedError, PeerError
+from ..types import DEFAULT_PROVIDER
 from ..wire.host_id import boot_id, host_name
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ class PairPlugin(WorkerPlugin):  # type: ignore[misc]
     def __init__(
         self,
         agents: Mapping[str, str] | None = None,
-        provider: str = "soft",
+        provider: str = DEFAULT_PROVIDER,
         keys: str | None = None,
     ) -> None:
         self.agents = dict(agents or {})

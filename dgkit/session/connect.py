@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from .._version import __version__
 from ..errors import DeviceUnavailable, PeerRefused, PeerTimeout, Unsupported
 from ..files import check_descriptors
-from ..types import DOCA, OWN_EXPORT, PROVIDERS
+from ..types import DEFAULT_PROVIDER, DOCA, OWN_EXPORT, PROVIDERS
 from ..wire import keys as keyring
 from ..wire import saved
 from ..wire.address import Address
@@ -120,7 +120,7 @@ def connect(
     address: str | None = None,
     *,
     host: str | None = None,
-    provider: str = "soft",
+    provider: str = DEFAULT_PROVIDER,
     rules: Sequence[FaultRule] = (),
     keys: str | None = None,
     timeout: float | None = None,
@@ -229,7 +229,7 @@ def connect_to(dpu: SoftwareDpu) -> Session:
     Raises:
         DgkitError: As connect(); the process has ended.
     """
-    options = {"provider": "soft", "rules": (), "gpu": 0, "pci": None, "rdma": None}
+    options = {"provider": DEFAULT_PROVIDER, "rules": (), "gpu": 0, "pci": None, "rdma": None}
     return _with_software_dpu(options, None, None, dpu)
 
 

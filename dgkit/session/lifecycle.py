@@ -1,4 +1,8 @@
-"""End of a session: by close(), in a forked child, or at the exit of the process."""
+"""End of a session: by close(), in a forked child, at the exit of the process, or when forgotten.
+
+A cell that is run again calls close(); see dgkit/cell_lifetime.py. The loss of the agent does not
+end a session: restart() replaces its resources.
+"""
 
 from __future__ import annotations
 

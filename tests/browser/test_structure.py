@@ -1,4 +1,4 @@
-"""Structures over the bytes of the hex view, bookmarks, and going back."""
+"""Structures over the bytes of the hex view, and going back."""
 
 import re
 from itertools import product
@@ -81,35 +81,22 @@ def test_it_is_moved_by_its_size_and_to_the_cursor(board, panel):
     expect(value(panel, "sent")).to_have_text("0")
 
 
-def test_bookmarks_are_gone_to_and_back_from(board, panel):
+def test_a_jump_is_gone_back_from(board, panel):
     cell(panel, 16).click()
     cell(panel, 19).click(modifiers=["Shift"])
-    panel.get_by_label("Name of the bookmark").fill("points")
-    panel.get_by_role("button", name="Bookmark", exact=True).click()
-    expect(panel.get_by_label("Go to bookmark")).to_contain_text("points, 0x10")
-    assert board.value("hexview.bookmarks") == {"points": (16, 20)}
     panel.get_by_label("Go to offset", exact=True).first.fill("0x8000")
     panel.get_by_label("Go to offset", exact=True).first.press("Enter")
     top = panel.get_by_role("grid").get_by_role("rowheader", name="00008000")
     expect(top).to_be_visible()
-    panel.get_by_label("Go to bookmark").select_option("points")
+    panel.get_by_role("grid").press("Alt+ArrowLeft")
     expect(top).to_have_count(0)
     expect(selected(panel)).to_have_count(4)
-    panel.get_by_role("button", name="Back").click()
-    expect(top).to_be_visible()
-    panel.get_by_role("grid").press("Alt+ArrowLeft")
-    expect(selected(panel)).to_have_count(4)
-    panel.get_by_label("Go to bookmark").select_option("points")
-    panel.get_by_role("button", name="Remove bookmark").click()
-    expect(panel.get_by_label("Go to bookmark")).to_be_disabled()
-    assert board.value("hexview.bookmarks") == {}
+    expect(panel.get_by_role("button", name="Back")).to_be_disabled()
 
 
 def test_alone_it_fits_beside_the_file_browser(board, panel):
     page = board.lab_page
     row(panel, "points[0].x").get_by_role("button").click()
-    cells = board.add("hexview.bookmarks = {'first': (0, 4), 'half': (1 << 15, (1 << 15) + 4)}")
-    board.run(cells)
     alone = board.add("alone = dgkit.HexView(d.session, page)\nalone.structure = Packet\nalone")
     board.run(alone)
     view = board.ready("hexview", 1)

@@ -1,4 +1,4 @@
-"""Structures over the bytes of a hex view, and bookmarks."""
+"""Structures over the bytes of a hex view."""
 
 import ctypes
 import struct
@@ -168,31 +168,3 @@ def test_a_structure_that_does_not_fit_is_refused_and_nothing_changes(hexview, s
     small = session.empty(4, name="small")
     hexview.ask("choose", number=small.id)
     assert hexview.ask("fields")["error"] == "Point has 8 bytes; there are fewer here."
-
-
-def test_bookmarks_belong_to_their_region(hexview, session, region):
-    assert hexview.ask("bookmark", start=16, stop=20)["name"] == "0x10"
-    hexview.ask("bookmark", start=8, stop=9, name=" start ")
-    assert hexview.panel.bookmarks == {"start": (8, 9), "0x10": (16, 20)}
-    other = session.empty(64, name="other")
-    hexview.ask("choose", number=other.id)
-    assert hexview.panel.bookmarks == {}
-    hexview.panel.bookmarks = {"end": (63, 64)}
-    assert hexview.of("state")[-1]["bookmarks"] == [["end", 63, 64]]
-    hexview.ask("choose", number=region.id)
-    hexview.ask("remove_bookmark", name="start")
-    hexview.ask("remove_bookmark", name="start")
-    assert hexview.panel.bookmarks == {"0x10": (16, 20)}
-
-
-@pytest.mark.parametrize(
-    ("value", "words"),
-    [
-        ([1], "must be a dict"), ({"": (0, 1)}, "1 to 64"), ({"a": 4}, "start, stop"),
-        ({"a": (0, 5000)}, "not in region"), ({str(n): (n, n + 1) for n in range(101)}, "can have"),
-    ],
-)  # fmt: skip
-def test_bookmarks_that_make_no_sense_are_refused(hexview, value, words):
-    with pytest.raises(TraitError, match=words):
-        hexview.panel.bookmarks = value
-    assert hexview.panel.bookmarks == {}

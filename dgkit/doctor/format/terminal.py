@@ -54,8 +54,11 @@ def page(diagnosis: Diagnosis, *, verbose: bool = False, width: int = WIDTH) -> 
 
     No line is wider than `width`, except commands, which are not wrapped.
     """
-    lines = [*_head(diagnosis, width), *_data_paths(diagnosis, width, verbose=verbose)]
-    lines += _tried(diagnosis, width)
+    lines = [
+        *_head(diagnosis, width),
+        *_data_paths(diagnosis, width, verbose=verbose),
+        *_experiments(diagnosis, width),
+    ]
     every = verbose or not diagnosis.data_paths  # without data paths, checks were requested by name
     foot = [(), *_foot(diagnosis, width, every=every, repeat=False)]
     two = None not in (diagnosis.case.host, diagnosis.case.dpu)
@@ -144,7 +147,7 @@ def _data_paths(diagnosis: Diagnosis, width: int, *, verbose: bool) -> Iterator[
         yield from paragraph(f"Others: {after}.", width, _MARGIN)
 
 
-def _tried(diagnosis: Diagnosis, width: int) -> Iterator[Line]:
+def _experiments(diagnosis: Diagnosis, width: int) -> Iterator[Line]:
     """Yield a line for each kind of experiment: how many worked, which failed or did not run."""
     if not diagnosis.tried:
         return

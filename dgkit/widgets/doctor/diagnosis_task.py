@@ -93,7 +93,7 @@ def run(
         ValueError: As `diagnose`.
     """
     if request.experiment and before is not None:
-        return _tried(before, request.experiment, progress)
+        return _after_experiments(before, request.experiment, progress)
     with contextlib.ExitStack() as stack:
         machines = [stack.enter_context(machine) for machine in open_machines(snapshots)]
         size = request.size
@@ -118,7 +118,7 @@ def _optional(make: Callable[[], T]) -> T | None:
         return None
 
 
-def _tried(before: Result, kind: str, progress: Progress) -> Result:
+def _after_experiments(before: Result, kind: str, progress: Progress) -> Result:
     """Run the experiments of a kind; their results replace those of the last time."""
     chosen = [experiment for experiment in before.planned if experiment.name == kind]
     assert before.inferred is not None

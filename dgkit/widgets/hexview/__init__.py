@@ -10,11 +10,10 @@ region_scan     scans of the region, for overview and image
 overview        mean value, entropy and changes of each part of the region
 image           a pixel per item of the region
 structure       structures laid over the bytes: fields of ctypes classes, dtypes and dicts, values
-bookmarks       named places
 edit            edits as DMA writes; undo and redo
 
 JavaScript: values (numbers), grid (rows), keys (cursor), tools (controls), overview (the strip),
-image, structure (fields), places (bookmarks, going back), box (pages), hexview.
+image, structure (fields), jumps (going back), box (pages), hexview.
 """
 
 from .hexview import HexView

@@ -6,8 +6,8 @@ import { panel, pythonButton } from "../base/panel.js";
 import { plural } from "../base/units.js";
 import { HexBox } from "./box.js";
 import { RegionImage } from "./image.js";
+import { Jumps } from "./jumps.js";
 import { OverviewStrip } from "./overview.js";
-import { Places } from "./places.js";
 import { StructureTable } from "./structure.js";
 import { makeActions, makeBar, makeChoices, makeSearch, searchText } from "./tools.js";
 import { hexOffset, parseOffset } from "./values.js";
@@ -96,7 +96,7 @@ function draw(view) {
     image.ask();
   });
   const structure = new StructureTable(view, grid);
-  const places = new Places(view, grid);
+  const jumps = new Jumps(grid);
   grid.onMove = () => {
     overview.drawWindow();
     image.drawWindow();
@@ -106,7 +106,7 @@ function draw(view) {
     structure.refresh();
   };
   grid.side.append(structure.element, image.element);
-  overview.row.append(places.row);
+  overview.row.append(jumps.back);
   tools.choices = makeChoices(commands);
   tools.search = makeSearch(
     commands,
@@ -132,7 +132,7 @@ function draw(view) {
   const apply = () =>
     applyState(view, grid, tools, {
       empty,
-      parts: [overview, structure, image, places],
+      parts: [overview, structure, image, jumps],
       bytes,
       legend,
       differs,

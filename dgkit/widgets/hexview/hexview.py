@@ -15,7 +15,6 @@ from ..base import scheduler
 from ..base.panel import handler
 from ..base.session_model import SessionPanel
 from ..base.traits import State, choose_region, in_own_thread, region_id
-from .bookmarks import Bookmarks
 from .edit import Edit, EditHistory, edit_lines
 from .fetch import DIGESTS, Reader, why_no_host
 from .image import RegionImage
@@ -59,7 +58,6 @@ class HexView(SessionPanel, ValueWidget):  # type: ignore[misc]
             `{"magic": "u32", "name": "char[16]"}`, or None: that of the region's array, if
             its dtype has fields.
         structure_offset: The offset of its first byte.
-        bookmarks: Named places of the region: a dict of name: (start, stop).
         image: The region as an image, a pixel per item: a dict of `dtype` (`u8`, `i16`, `f32`, ...;
             "": that of the region's array), `width` (items per row; 0: those of the array, or a
             power of two), `palette` (`viridis`, `inferno`, `grey`) and `offset` (of the first row),
@@ -74,7 +72,6 @@ class HexView(SessionPanel, ValueWidget):  # type: ignore[misc]
     _selection: RegionSelection
     _selected: SelectedBytes
     _structure: StructureView
-    _bookmarks: Bookmarks
     _image: RegionImage
 
     region: State[HexView, SessionRegion | None] = State(
@@ -119,11 +116,6 @@ class HexView(SessionPanel, ValueWidget):  # type: ignore[misc]
         lambda panel, value: panel._structure.place_structure(value),
         help="The offset of the structure's first byte.",
     )
-    bookmarks: State[HexView, dict[str, tuple[int, int]]] = State(
-        lambda panel: panel._bookmarks.of(panel._selection.current()),
-        lambda panel, value: panel._bookmarks.assign(value),
-        help="Named places of the region: name: (start, stop).",
-    )
     image: State[HexView, Json | None] = State(
         lambda panel: panel._image.setting,
         lambda panel, value: panel._image.assign(value),
@@ -152,7 +144,6 @@ class HexView(SessionPanel, ValueWidget):  # type: ignore[misc]
         self._structure = StructureView(
             reader, selection.current, lambda: self.sources[0], self._changed
         )
-        self._bookmarks = Bookmarks(selection, self._changed)
         super().__init__()
         selection.model.subscribe(self)
         self.on_close(selection.model.listen(self._session_changed, "regions", "select"))
@@ -166,7 +157,7 @@ class HexView(SessionPanel, ValueWidget):  # type: ignore[misc]
 
     def models(self) -> tuple[object, ...]:
         """Return the objects besides the panel whose handlers a view can call."""
-        return self._search, self._structure, self._bookmarks, self._overview, self._image
+        return self._search, self._structure, self._overview, self._image
 
     def _changed(self) -> None:
         """Send the state to all views, and refresh the traits."""
@@ -183,15 +174,15 @@ class HexView(SessionPanel, ValueWidget):  # type: ignore[misc]
         self._structure.region_changed()
 
     def _session_changed(self, change: str) -> None:
-        self._bookmarks.keep_only(self._session.regions)
         self._selection.session_changed(change)
         self.broadcast_state("state", self.state)
         self._update_traits()
 
     def _bytes_written(self, _change: str) -> None:
         self._selected.stale = True
-        self._overview.renew()
-        self._image.renew()
+        if self._live.viewed:
+            self._overview.renew()
+            self._image.renew()
         if self._value_awaited:
             self._read_value()
 
@@ -250,14 +241,12 @@ class HexView(SessionPanel, ValueWidget):  # type: ignore[misc]
     def state(self) -> Json:
         """Return the shown region, the options, the selection and the search."""
         region = self._selection.current()
-        here = self._bookmarks.of(region)
         return self._selection.state() | self._options.values | {
             "source": self._options.source(region), "live": self._live.on,
             "at": self._selection.at,
             "selection": list(self._selection.span), "search": self._search.state,
             "undoable": self._edits.undoable, "redoable": self._edits.redoable,
             "structure": self._structure.state(),
-            "bookmarks": [[name, *span] for name, span in here.items()],
             "image": self._image.setting,
         }  # fmt: skip
 

@@ -42,7 +42,6 @@ export class OverviewStrip {
     this.drawing = svgTag("svg", { preserveAspectRatio: "none", "aria-hidden": "true" }, this.changes, this.bars);
     this.frame = h("span", { class: "dg-over-window" });
     this.cursor = h("span", { class: "dg-over-cursor" });
-    this.places = h("div");
     this.strip = h(
       "div",
       {
@@ -53,7 +52,6 @@ export class OverviewStrip {
         "aria-valuemin": 0,
       },
       this.drawing,
-      this.places,
       this.frame,
       this.cursor,
     );
@@ -69,15 +67,6 @@ export class OverviewStrip {
   apply(state) {
     this.element.hidden = !state.region;
     this.kind.value = state.overview_of;
-    this.places.replaceChildren(
-      ...state.bookmarks.map(([name, start]) =>
-        h("span", {
-          class: "dg-over-place",
-          title: name,
-          style: `left:${((100 * start) / state.region.size).toFixed(3)}%`,
-        }),
-      ),
-    );
     const key = `${state.region?.id} ${state.source}`;
     if (key !== this.#sized) {
       this.#sized = key;
