@@ -3,7 +3,6 @@
 import json
 import re
 
-import nbformat
 import pytest
 from playwright.sync_api import expect
 from support.processes.waiting import until
@@ -106,69 +105,6 @@ def test_what_is_kept_as_before_lies_under_the_next_run(board, panel):
     expect(panel.locator("tbody th")).to_have_count(1)
     panel.get_by_label("Size", exact=False).fill("64")
     panel.get_by_label("Size", exact=False).press("Tab")
-
-
-def test_named_runs_are_in_the_file_and_come_back_with_the_next_kernel(notebook):
-    plot = notebook.add("import dgkit\nplot = dgkit.LatencyPlot(dgkit.connect())\nplot")
-    notebook.run(plot)
-    panel = notebook.ready("latency")
-    for name, size in (("cold", "64"), ("warm", "4096")):
-        panel.get_by_label("Size", exact=False).fill(size)
-        panel.get_by_label("Size", exact=False).press("Tab")
-        press(panel, "Start")
-        until(lambda: notebook.value("plot.p99_ns is not None"), "there are samples")
-        press(panel, "Stop")
-        panel.get_by_label("Name", exact=True).fill(name)
-        press(panel, "Keep for comparison")
-        expect(panel.locator("tbody th").first).to_contain_text(f"{name}: write")
-    kept = notebook.value("plot.to_csv('histogram')")
-    metadata = lambda: nbformat.read(notebook.save(), as_version=4).metadata.get("dgkit", {})  # noqa: E731
-    runs = lambda: metadata().get("runs")  # noqa: E731
-    until(lambda: set(runs() or ()) == {"cold", "warm"}, "the file has both")
-    assert len(json.dumps(runs(), indent=1)) < 25_000
-
-    notebook.restart_kernel()
-    notebook.run(plot)
-    expect(panel.locator("tbody th")).to_have_text([re.compile("^warm: write 4 KiB")])
-    assert notebook.value("plot.to_csv('histogram')") == kept
-    panel.get_by_label("Compared with").select_option("cold")
-    press(panel, "Start")
-    expect(panel.locator("tfoot th")).to_have_text("run / cold")
-    press(panel, "Stop")
-    expect(panel.locator(".dg-caption")).to_contain_text("cold: software DPU")
-    notebook.lab_page.shot("named-runs", panel)
-    notebook.cell("other = dgkit.LatencyPlot(plot.session)\nother")
-    second = notebook.ready("latency", 1)
-    expect(second.locator("tbody th")).to_have_count(1)
-    press(second, "Start")
-    until(lambda: notebook.value("other.p99_ns is not None"), "the other plot has samples")
-    press(second, "Stop")
-    for names, each in (({"twice"}, second), ({"twice", "twice 2"}, panel)):
-        each.get_by_label("Name", exact=True).fill("twice")
-        press(each, "Keep for comparison")
-        until(lambda names=names: {*runs()} == {"cold", "warm", *names}, "each plot has its own")
-    press(panel, "Remove comparison")
-    until(lambda: {*runs()} == {"cold", "warm", "twice"}, "the other plot's run stays")
-    notebook.value("other.drop('twice')")
-    assert len(notebook.value("[row.name for row in other.compare().rows]")) >= 1
-    notebook.value("other.drop('warm')")
-    press(panel, "Remove comparison")
-    until(lambda: runs() == {}, "no run is left in the file")
-    assert notebook.value("list(plot._view_model.kept)") == ["warm"], "it is this plot's, too"
-
-
-def test_a_broken_run_in_the_file_is_named_and_left_out(lab_page):
-    book = lab_page.notebook("broken-run")
-    ask = "([path, value]) => find(path).context.model.setMetadata('dgkit', {runs: value})"
-    lab_page.ask(ask, [book.path, {"<b>old</b>": {"id": "1"}}])
-    book.cell("import dgkit\nplot = dgkit.LatencyPlot(dgkit.connect())\nplot")
-    panel = book.ready("latency")
-    expect(panel.get_by_role("alert")).to_contain_text(
-        "run '<b>old</b>' of the notebook was left out: it is not a run that dgkit stored"
-    )
-    press(panel, "Start")
-    expect(panel.get_by_text("Running.")).to_be_visible()
-    press(panel, "Stop")
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,7 @@
 """Comparison of latencies: named runs and sweeps, ratios, and their confidence intervals."""
 
-import copy
 import csv
 import io
-import json
 
 import numpy as np
 import pytest
@@ -14,8 +12,6 @@ from dgkit.widgets.latency.history import Tail
 from dgkit.widgets.latency.ratios import _t, compare_runs, compare_sweeps
 from dgkit.widgets.latency.results import Results
 from dgkit.widgets.latency.run import Run, check_baseline, check_name
-from dgkit.widgets.latency.run_figures import OF_RUNS
-from dgkit.widgets.latency.stored import restored, stored
 from dgkit.widgets.latency.sweeps import Sweeps
 from dgkit.widgets.latency.view_model import ViewModel
 
@@ -68,131 +64,6 @@ def test_too_few_samples_have_no_interval_and_no_verdict():
         ("p50", pytest.approx(2), None, "")
     ]
     assert few[0].interval == "too few samples"
-
-
-def measured(rng, scale=1.0, blocks=400, **setting):
-    """Return a kept run of blocks with noise, a lost block and an outlier."""
-    one = Run(1, config(**setting))
-    for number in range(blocks):
-        if number != 7:
-            ns = scale * rng.lognormal(5, 0.3, 50) * (100 if number == 50 else 1)
-            one.add([block(number, ns.astype(np.uint64))])
-    one.finish()
-    return one
-
-
-def reopened(run):
-    """Return a run as another kernel reads it from a notebook's metadata."""
-    return restored(json.loads(json.dumps(stored(run), allow_nan=False)), 2)
-
-
-@pytest.mark.parametrize("blocks", [3, 60, 400])
-def test_a_run_read_from_a_notebook_has_the_figures_that_it_had(blocks):
-    rng = np.random.default_rng(blocks)
-    run, other = measured(rng, blocks=blocks), measured(rng, 1.5, blocks=blocks)
-    again = reopened(run)
-    assert (again.config, again.key, again.kept) == (run.config, run.key, run.kept)
-    assert str(again.report()) == str(run.report())
-    assert again.history.figures() == run.history.figures()
-    assert again.history.counts() == pytest.approx(run.history.counts())
-    for table in ("histogram", "curve", "cumulative"):
-        ours, theirs = getattr(again.history, table)(), getattr(run.history, table)()
-        assert np.array_equal(ours, theirs), table
-    runs = {"run": other, "kept": run}
-    assert compare_runs({"run": other, "kept": again}, "kept") == compare_runs(runs, "kept")
-    assert runs_latex({"kept": again}) == runs_latex({"kept": run})
-    assert html_page({"kept": again}) == html_page({"kept": run})
-    for text in ("percentiles", "histogram"):
-        assert csv_table({"kept": again}, text) == csv_table({"kept": run}, text)
-    rows = csv_table({"kept": again}, "time").count("\nkept,")
-    assert min(blocks, 20) <= rows + 1 <= 121
-    for figure in OF_RUNS.values():
-        figure({"run": other, "kept": again})
-
-
-def test_a_run_takes_at_most_10_kB_of_a_notebook():
-    rng = np.random.default_rng(4)
-    one = measured(rng, blocks=200)
-    for second in range(20, 140):
-        one.history.add(int(second * 1e9), rng.lognormal(7, 1.5, 2000).astype(np.uint64))
-    assert len(json.dumps(stored(one), indent=1)) < 10_000
-
-
-def paths(value, path=()):
-    """Yield the path of each value in a record."""
-    if isinstance(value, dict):
-        for key, inner in value.items():
-            yield from paths(inner, (*path, key))
-    yield path
-
-
-BAD = (None, -1, 1e300, "", "x", "1:", "9999:1", "-1", "1,2", "\n", "9" * 5000, [], [1], {}, True)
-
-
-def test_what_was_not_stored_is_refused_and_makes_no_other_error():
-    record = stored(measured(np.random.default_rng(5), blocks=20))
-    refused = 0
-    for path in paths(record):
-        for bad in BAD:
-            broken = copy.deepcopy(record)
-            inner = broken
-            for key in path[:-1]:
-                inner = inner[key]
-            if path:
-                inner[path[-1]] = bad
-            try:
-                run = restored(broken if path else bad, 1)
-            except ValueError:
-                refused += 1
-            else:
-                assert run.report()
-                assert len(run.history.curve())
-    assert refused > 200
-    for missing in record:
-        with pytest.raises(ValueError, match=f"'{missing}' is missing"):
-            restored({key: value for key, value in record.items() if key != missing}, 1)
-
-
-def test_a_plot_takes_the_notebooks_runs_but_no_name_that_it_has_and_none_that_it_dropped():
-    rng = np.random.default_rng(6)
-    records = {name: stored(measured(rng)) for name in ("cold", "warm", "old", "before")}
-    model = ViewModel()
-    model.begin(config())
-    for number, name in enumerate(("warm", "old")):
-        model.add([block(number)])
-        model.keep(name)
-        records[name] = model.stored([name])[name]
-    model.drop("old")
-    with pytest.raises(ValueError, match="run 'run' of the notebook was left out: name is 'run'"):
-        model.recall({**records, "run": records["cold"]})
-    assert list(model.kept) == ["cold", "before", "warm"]
-    state = model.state()
-    assert state["kept"] == {name: records[name]["id"] for name in ("cold", "before", "warm")}
-    assert state["gone"] == [records["old"]["id"]]
-    assert state["before_name"] == "warm"
-    model.compare_with("cold")
-    assert model.before is model.kept["cold"]
-    assert json.dumps(stored(model.kept["cold"])) == json.dumps(records["cold"])
-    assert model.stored(["cold", "old"]) == {}, "the file may have lost it to another plot"
-
-
-def test_a_plot_names_what_it_replaced_or_dropped_if_a_file_may_have_it():
-    records = {"cold": stored(measured(np.random.default_rng(7)))}
-    model = ViewModel()
-    model.begin(config())
-    model.recall(records)
-    keys = []
-    for number in range(3):
-        model.add([block(number)])
-        model.keep("before")
-        keys.append(model.kept["before"].key)
-        if number == 1:
-            model.stored(["before"])
-    assert model.state()["gone"] == [keys[1]], "no view wrote the first one"
-    model.drop(None)
-    assert set(model.state()["gone"]) == {keys[1], records["cold"]["id"]}
-    model.recall(records)
-    assert not model.kept
 
 
 class FakeSweep:

@@ -248,11 +248,6 @@ class History:
         edges = EDGES_NS[used[0] : used[-1] + 2]
         return np.column_stack((edges[:-1], edges[1:], counts[bins]))
 
-    def bins(self) -> NDArray[np.int64]:
-        """Return the counts of all bins, 200 per power of ten from 1 ns, as int64."""
-        self._flush()
-        return self._bins
-
     def curve(self) -> Floats:
         """Return the percentile curve, each value within 0.6 % of a sample.
 

@@ -6,7 +6,6 @@ import { panel, pythonButton } from "../base/panel.js";
 import { renderFigures } from "../figure/bokehjs.js";
 import { LatencyData } from "./data.js";
 import { LatencyDraw } from "./draw.js";
-import { notebookRuns } from "./kept.js";
 import { filesRow, largeNumber, liveActions, liveCaption, liveTable, pictureOf, settingsRow } from "./parts.js";
 import { modeSwitch, sweepActions, sweepCaption, sweepStatus, sweepTable } from "./sweep.js";
 
@@ -46,7 +45,6 @@ class LatencyView {
     );
     const say = (text) => (this.status.textContent = text);
     const call = (...args) => this.#call(...args);
-    this.runs = notebookRuns(view);
     this.modes = modeSwitch(call);
     this.sweep = sweepActions(
       (...args) => this.#callFields(...args),
@@ -92,7 +90,6 @@ class LatencyView {
       this.state.sweep = sweep;
       this.#redrawSweep();
     });
-    this.runs.recall();
     view.on("waiting", ({ text }) => this.#setStatus({ ...this.state, waiting: text }));
     view.on("session", ({ change, session }) => change !== "written" && this.#sessionChanged(session));
     // Only a visible view is sent frames; when it becomes visible again it requests what it missed.
@@ -158,7 +155,6 @@ class LatencyView {
     this.#framesWaiting = null;
     if (state.label) this.#view.titled(state);
     this.actions.update(state);
-    this.runs.update(state);
     this.settings.update(state);
     this.#showMode(state);
     const error = state.error ?? (this.#sweeps ? state.sweep?.error : null);

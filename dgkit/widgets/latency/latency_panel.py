@@ -23,7 +23,7 @@ from .sweeps import Sweeps
 from .view_model import ViewModel
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from bokeh.document import Document
     from bokeh.model import Model
@@ -237,8 +237,6 @@ class LatencyPlot(Results, BokehPanel, SessionPanel):
 
         Any number of runs can be kept, at 8 MB each; one of the same name is replaced. The views
         compare with the run that was kept last; figure(), compare() and the tables have all.
-        JupyterLab and Notebook also keep it in the notebook, without its raw samples, and every
-        plot that is shown there later has it.
 
         Raises:
             TypeError: The name is no text.
@@ -249,7 +247,7 @@ class LatencyPlot(Results, BokehPanel, SessionPanel):
 
     @handler
     def drop(self, name: str | None = None) -> None:
-        """Discard the run kept under a name, or all that were kept, also from the notebook.
+        """Discard the run kept under a name, or all that were kept.
 
         Raises:
             ValueError: No run was kept under that name.
@@ -266,23 +264,6 @@ class LatencyPlot(Results, BokehPanel, SessionPanel):
         """
         self._view_model.compare_with(name)
         self._send_state()
-
-    @handler
-    def stored(self, names: Sequence[str]) -> Json:
-        """Return kept runs to a view, which writes them into the notebook's metadata."""
-        return {"runs": self._view_model.stored(names)}
-
-    @handler
-    def recall(self, runs: Json) -> None:
-        """Take the runs that a view found in the notebook's metadata.
-
-        Raises:
-            ValueError: One is not a run that was stored; the others were taken.
-        """
-        try:
-            self._view_model.recall(runs)
-        finally:
-            self._send_state()
 
     # Sweep
 

@@ -42,7 +42,7 @@ export function liveActions(call, { pause, enlarge, range }, python) {
   const update = (state) => {
     start.textContent = state.running ? "Stop" : "Start";
     start.dataset.action = state.running ? "stop" : "start";
-    const names = Object.keys(state.kept);
+    const names = state.kept;
     setOptions(
       kept,
       names.map((each) => [each, each]),

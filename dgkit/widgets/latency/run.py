@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
@@ -84,22 +83,18 @@ class RunConfig:
 class Run:
     """Samples of one configuration, from its first start to its last stop.
 
-    A run that was kept has a unique `key`, and in `kept` the time, as text. One that was `recalled`
-    is of the notebook's file, which another plot may have changed since.
+    `kept` is the time at which it was kept, as text.
     """
 
     number: int
     config: RunConfig
     history: History = field(default_factory=History)
     _next: int = 0
-    key: str = ""
     kept: str = ""
-    recalled: bool = False
     _lost: str = ""  # where samples were taken before a DPU was lost
 
     def finish(self) -> None:
-        """End the run: set its key and its time; it gets no more samples."""
-        self.key = uuid.uuid4().hex[:12]
+        """End the run and set its time; it gets no more samples."""
         self.kept = datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
 
     def resume(self, config: RunConfig) -> None:

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from ..base.page_input import Json
 from ..base.panel import Viewers
-from .run import Run, RunConfig, check_kept, check_name, current_name, drop_named
-from .stored import restored, stored
+from .run import Run, RunConfig, check_kept, current_name, drop_named
 
 if TYPE_CHECKING:
     from .run import Block
@@ -42,8 +41,6 @@ class ViewModel:
     """Runs and frames. `run` is None until the first start; `number` counts the frames.
 
     `kept` has the runs that were kept, by name; the views compare with the last one, `before`.
-    `gone` has the keys of those that were replaced or discarded, which the notebook's file may
-    still have.
     """
 
     def __init__(self) -> None:
@@ -51,8 +48,6 @@ class ViewModel:
         self.viewers = Viewers()
         self.run: Run | None = None
         self.kept: dict[str, Run] = {}
-        self.gone: set[str] = set()
-        self._filed: set[str] = set()  # keys of those that a file may have
         self.number = self._runs = 0
         self._sent, self._distribution_at = (0, 0), 0.0
 
@@ -102,12 +97,9 @@ class ViewModel:
             ValueError: There are no samples yet.
         """
         run = self.require_samples()
-        self._forget([self.kept.pop(name)] if name in self.kept else [])
+        self.kept.pop(name, None)  # so that the new one is the last
         run.finish()
         self.kept[name], self.run = run, self._new(run.config, run)
-
-    def _forget(self, runs: Iterable[Run]) -> None:
-        self.gone |= {run.key for run in runs} & self._filed
 
     @_locked
     def drop(self, name: str | None) -> None:
@@ -116,33 +108,7 @@ class ViewModel:
         Raises:
             ValueError: There is no such run.
         """
-        before = dict(self.kept)
         drop_named(self.kept, name)
-        self._forget(before[each] for each in before.keys() - self.kept.keys())
-
-    @_locked
-    def recall(self, records: Json) -> None:
-        """Add stored() runs before those of this kernel, unless a run of this kernel has the name.
-
-        Raises:
-            ValueError: One is not a run that was stored; the others were added.
-        """
-        wrong, found = [], {}
-        known = self.gone | {run.key for run in self.kept.values()}
-        for name, record in records.items():
-            if name in self.kept:
-                continue
-            try:
-                self._runs += 1
-                run = restored(record, self._runs)
-                if run.key not in known:
-                    found[check_name(name)] = run
-            except ValueError as error:
-                wrong.append(f"run {name!r} of the notebook was left out: {error}")
-        self.kept = {**found, **self.kept}
-        self._filed |= {run.key for run in found.values()}
-        if wrong:
-            raise ValueError("; ".join(wrong))
 
     @_locked
     def compare_with(self, name: str) -> None:
@@ -153,14 +119,6 @@ class ViewModel:
         """
         check_kept(self.kept, name)
         self.kept[name] = self.kept.pop(name)
-
-    def stored(self, names: Iterable[str]) -> Json:
-        """Return the runs of these names that this plot kept, for the notebook's file."""
-        with self.lock:
-            runs = {name: self.kept[name] for name in names if name in self.kept}
-            runs = {name: run for name, run in runs.items() if not run.recalled}
-            self._filed |= {run.key for run in runs.values()}
-        return {name: stored(run) for name, run in runs.items()}  # they get no more samples
 
     @_locked
     def require_samples(self) -> Run:
@@ -225,11 +183,10 @@ class ViewModel:
     def state(self) -> Json:
         """Return the runs as text and figures, and the number of the last frame."""
         run, before = self.run, self.before
-        keys = {name: run.key for name, run in self.kept.items()}
         last, now = next(reversed(self.kept), ""), current_name(self.kept, "run")
         return {
             "n": self.number, "run": run and run.state(), "before": before and before.state(),
-            "before_name": last, "now_name": now, "kept": keys, "gone": sorted(self.gone),
+            "before_name": last, "now_name": now, "kept": list(self.kept),
         }  # fmt: skip
 
     @_locked

@@ -6,7 +6,6 @@ import { searchText } from "../../../dgkit/widgets/hexview/tools.js";
 import { numberText, parseOffset, valueAt } from "../../../dgkit/widgets/hexview/values.js";
 import { histogramOf, Points, percentText } from "../../../dgkit/widgets/latency/data.js";
 import { logRange, logTicks, scaleLimit, timeSpan } from "../../../dgkit/widgets/latency/draw.js";
-import { mergedRuns } from "../../../dgkit/widgets/latency/kept.js";
 import { payloadError, utf8Parts } from "../../../dgkit/widgets/transfer/form.js";
 import { ticksOf, timeText } from "../../../dgkit/widgets/transfer/timeline.js";
 import { halves } from "../../../dgkit/widgets/transfer/transfer.js";
@@ -149,18 +148,4 @@ test("a long text is encoded in parts that cut no character in half", async () =
   const parts = await utf8Parts(text);
   assert.equal(parts.length, 3);
   assert.deepEqual(Buffer.concat(parts), Buffer.from(text));
-});
-
-test("plots that keep different runs under one name keep both in the notebook, and replace their own", () => {
-  const run = (id) => ({ id });
-  let runs = mergedRuns({}, [], { before: run("a") }); // one plot
-  runs = mergedRuns(runs, [], { before: run("b") }); // another
-  assert.deepEqual(runs, { before: run("a"), "before 2": run("b") });
-  assert.deepEqual(mergedRuns(runs, [], { before: run("b") }), runs); // its second view
-  runs = mergedRuns(runs, ["b"], { before: run("c") }); // the other one keeps its next run
-  assert.deepEqual(runs, { before: run("a"), "before 2": run("c") });
-  assert.deepEqual(mergedRuns(runs, ["a", "b"], {}), { "before 2": run("c") }); // dropped
-  const long = "\u{1f600}".repeat(40);
-  const other = Object.keys(mergedRuns({ [long]: run("a") }, [], { [long]: run("b") }))[1];
-  assert.equal(other, `${"\u{1f600}".repeat(36)} 2`);
 });
