@@ -80,16 +80,6 @@ def test_the_lines_of_a_write_write_the_same_as_often(session, view, region, nam
     assert counted(session) - before == 2 * moves
 
 
-@pytest.mark.parametrize("size", [3000, 60_000])
-def test_the_lines_of_a_files_write_have_its_bytes(session, view, region, named, size):
-    panel, data = view(dgkit.TransferPanel(session)), np.random.default_rng(1).bytes(size)
-    panel.ask("upload", [data], key="k", name="a file", size=size, at=0)
-    record = start(panel, region, kind="file", payload="k")[-1]
-    region.array[:] = 0
-    run(copied(panel, number=record["number"]), named)
-    assert bytes(region.array[:size]) == data
-
-
 def test_the_lines_of_a_read_read_the_same(session, view, region, named):
     panel = view(dgkit.TransferPanel(session))
     record = start(panel, region, op="read", size="100", offset="50", repeat="2")[-1]

@@ -5,9 +5,7 @@ import pytest
 
 from dgkit.widgets.base import namespace
 from dgkit.widgets.transfer.request import (
-    MAX_FILE,
     MAX_PAYLOAD,
-    Uploads,
     from_form,
     from_python,
     parse_hex,
@@ -24,12 +22,12 @@ def data_of(payload):
 
 
 def form(kind, value, size=None):
-    return data_of(from_form(kind, value, size, Uploads()))
+    return data_of(from_form(kind, value, size))
 
 
 def field_of(kind, value, size=None):
     with pytest.raises((ValueError, TypeError)) as caught:
-        from_form(kind, value, size, Uploads())
+        from_form(kind, value, size)
     return caught.value.field, str(caught.value)
 
 
@@ -67,7 +65,6 @@ def test_a_pattern_without_a_size_is_about_the_size(size):
         ("text", ""),
         ("hex", " "),
         ("pattern", "none"),
-        ("file", "key"),
         ("expression", ""),
         ("?", ""),
     ],
@@ -109,10 +106,9 @@ def test_an_expression_that_fails_is_shown_in_its_own_words(notebook, expression
 
 def test_the_result_of_an_expression_is_a_copy(notebook):
     notebook["mine"] = np.zeros(4, "u1")
-    payload = from_form("expression", "mine", None, Uploads())
+    payload = from_form("expression", "mine", None)
     notebook["mine"][:] = 1
     assert data_of(payload) == bytes(4)
-    assert "uint8 array (4,), 4 bytes" in payload.text
 
 
 def test_outside_a_notebook_there_are_no_variables():
@@ -179,44 +175,3 @@ def test_python_gives_data_or_a_pattern():
     for wrong in ((None, None, 4), (b"a", "ones", 4), (b"a", None, 1), ("text", None, None)):
         with pytest.raises(TypeError):
             from_python(*wrong)
-
-
-def sent(uploads, data, key="k", step=3):
-    for at in range(0, len(data), step):
-        have = uploads.add(key, "f.bin", len(data), at, [memoryview(data[at : at + step])])
-    return have
-
-
-def test_a_file_comes_in_pieces():
-    uploads = Uploads()
-    assert sent(uploads, b"0123456789") == 10
-    payload = from_form("file", "k", None, uploads)
-    assert data_of(payload) == b"0123456789"
-    assert "f.bin" in payload.text
-    assert sent(uploads, b"again") == 5
-    assert uploads.get("k")[1] == b"again"
-
-
-@pytest.mark.parametrize(
-    ("size", "at", "piece"),
-    [(0, 0, b""), (MAX_FILE + 1, 0, b"x"), (4, 2, b"xy"), (4, 0, b"12345"), ("4", 0, b"x")],
-)
-def test_a_piece_that_does_not_fit_is_refused(size, at, piece):
-    with pytest.raises(ValueError, match=r"f\.bin"):
-        Uploads().add("k", "f.bin", size, at, [memoryview(piece)])
-
-
-def test_half_a_file_is_no_payload():
-    uploads = Uploads()
-    uploads.add("k", "f.bin", 4, 0, [memoryview(b"12")])
-    with pytest.raises(ValueError, match="still being sent: 2 of 4"):
-        uploads.get("k")
-
-
-def test_only_the_last_few_files_are_kept():
-    uploads = Uploads()
-    for number in range(9):
-        sent(uploads, b"data", key=f"view {number}")
-    assert uploads.get("view 8")[1] == b"data"
-    with pytest.raises(ValueError, match="choose it again"):
-        uploads.get("view 0")

@@ -75,18 +75,6 @@ def test_each_kind_of_payload_arrives(panel, region, notebook, kind, given, expe
     assert region.array[len(expected)] == 255
 
 
-def test_a_file_of_the_browser_arrives(panel, region):
-    for at in (0, 3):
-        piece = b"abcdef"[at : at + 3]
-        reply = panel.ask("upload", [piece], key="k", name="f.bin", size=6, at=at)
-        assert reply["have"] == at + 3
-    start(panel, region, kind="file", payload="k")
-    assert region.array[:6].tobytes() == b"abcdef"
-    with pytest.raises(PanelError) as caught:
-        panel.ask("upload", [b"xx"], key="k", name="f.bin", size=1, at=0)
-    assert caught.value.field == "payload"
-
-
 @pytest.mark.parametrize(
     ("fields", "field"),
     [
@@ -106,7 +94,6 @@ def test_a_file_of_the_browser_arrives(panel, region):
         ({"kind": "pattern", "payload": "stripes"}, "payload"),
         ({"kind": "hex", "payload": "0g"}, "payload"),
         ({"kind": "text", "payload": ""}, "payload"),
-        ({"kind": "file", "payload": "none"}, "payload"),
         ({"kind": "expression", "payload": "1 +"}, "payload"),
         ({"kind": "verse"}, "payload"),
         ({"repeat": "0"}, "repeat"),
@@ -116,12 +103,11 @@ def test_a_file_of_the_browser_arrives(panel, region):
         ({"depth": "65"}, "depth"),
     ],
 )
-@pytest.mark.parametrize("handler", ["start", "append"])
-def test_a_bad_field_is_named_before_anything_moved(steady, view, notebook, handler, fields, field):
+def test_a_bad_field_is_named_before_anything_moved(steady, view, notebook, fields, field):
     session, region = steady
     panel = view(TransferPanel(session))
     with pytest.raises(PanelError) as caught:
-        panel.ask(handler, form=form(region, **fields))
+        panel.ask("start", form=form(region, **fields))
     assert caught.value.field == field
     assert panel.ask("hello")["completions"] == []
     assert not region.array.any()
@@ -179,11 +165,10 @@ def test_from_python_a_run_can_be_waited_for(panel, session, region):
     run = panel.panel.transfer("write", region, np.arange(4, dtype="u1"), offset=2)
     assert run.wait(10) is run
     assert region.array[:7].tolist() == [0, 0, 0, 1, 2, 3, 0]
-    panel.panel.add("write", region, pattern="byte:9", size="4K", repeat=3, depth=2)
-    panel.panel.add("read", region, size=16)
-    assert panel.panel.run_all().wait(10).ended
+    run = panel.panel.transfer("write", region, pattern="byte:9", size="4K", repeat=3, depth=2)
+    assert run.wait(10).ended
     assert region.array[:4096].tolist() == [9] * 4096
-    assert "2 requests, 4 transfers done, ended" in repr(panel.panel.run_all().wait(10))
+    assert repr(run) == "<Run of 3 transfers, 3 done, ended>"
 
 
 def test_from_python_what_is_wrong_is_raised_and_nothing_starts(panel, session, region):
@@ -206,11 +191,10 @@ def test_from_python_what_is_wrong_is_raised_and_nothing_starts(panel, session, 
     assert session.stats()["moves"] == 0
 
 
-def test_a_new_view_gets_the_list_the_progress_and_the_completions(panel, session, region, view):
+def test_a_new_view_gets_the_progress_and_the_completions(panel, session, region, view):
     start(panel, region)
-    panel.ask("append", form=form(region))
     state = view(panel.panel).ask("hello")
-    assert len(state["completions"]) == len(state["requests"]) == 1
+    assert len(state["completions"]) == 1
     assert state["run"] is None
     assert not {"timeline", "clock"} & state.keys()  # made when a view asks
     clock = panel.ask("timeline")["clock"]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ... import memory
 from ...buffers import has_objects
-from ...units import plural, size_text
+from ...units import size_text
 
 if TYPE_CHECKING:
     from .page_input import Json
@@ -93,15 +93,12 @@ def _describe(value: Any) -> Json | None:
         return None
 
 
-def evaluate(expression: str, max_size: int) -> tuple[bytes, str]:
+def evaluate(expression: str, max_size: int) -> bytes:
     """Evaluate an expression in the notebook and copy the bytes of its result.
 
     Args:
         expression: A Python expression of the notebook's variables.
         max_size: Largest number of bytes to copy.
-
-    Returns:
-        The bytes, and a description of the result (type, shape, size).
 
     Raises:
         TypeError: The result has no bytes, or is text.
@@ -118,7 +115,7 @@ def evaluate(expression: str, max_size: int) -> tuple[bytes, str]:
     return _bytes_of(result, max_size)
 
 
-def _bytes_of(result: Any, max_size: int) -> tuple[bytes, str]:
+def _bytes_of(result: Any, max_size: int) -> bytes:
     import numpy as np
 
     if isinstance(result, str):
@@ -127,14 +124,12 @@ def _bytes_of(result: Any, max_size: int) -> tuple[bytes, str]:
     if memory.is_gpu_array(result):
         result = result.get() if hasattr(result, "get") else np.from_dlpack(result.cpu())
     if isinstance(result, bytes | bytearray | memoryview):
-        data = bytes(result)
-        return data, f"{type(result).__name__}, {plural(len(data), 'byte')}"
+        return bytes(result)
     array = np.asarray(result)
     if array.dtype.hasobject:
         raise TypeError(f"the result has type {type(result).__name__}, which has no bytes to write")
     _check_size(array, max_size)
-    text = f"{array.dtype} array {array.shape}" if array.shape else f"{array.dtype} {array}"
-    return array.tobytes(), f"{text}, {plural(array.nbytes, 'byte')}"
+    return array.tobytes()
 
 
 def _check_size(result: Any, max_size: int) -> None:

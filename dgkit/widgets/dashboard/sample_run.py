@@ -132,7 +132,7 @@ class SampleRun:
                 yield
             if run.error is not None:
                 raise run.error
-            took += run.timings[run.requests[0].id].writes_ns()
+            took += run.timings.writes_ns()
             self._measured()
             yield from scheduler.sleep(_BLOCK_S)
         self._took_ns = median(took)

@@ -1,9 +1,9 @@
 """Panel that reads and writes regions.
 
 `transfer`: the panel.
-`request`: a validated request, the data that a write sends, and files received from the browser.
-`request_runner`: running requests one after the other; records and statistics of them, and the
-bytes of the last read.
+`request`: a validated request, and the data that a write sends.
+`request_runner`: running a request; records and statistics of its transfers, and the bytes of the
+last read.
 `timeline`: the listed transfers on one time axis.
 """
 

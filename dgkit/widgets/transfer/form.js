@@ -1,6 +1,6 @@
-// The form of TransferPanel: operation, region, payload, repetitions; and files in chunks.
+// The form of TransferPanel: operation, region, payload, repetitions.
 
-import { button, choice, field, h, MAX_TEXT, newId, setOptions } from "../base/elements.js";
+import { button, choice, field, h, MAX_TEXT, setOptions } from "../base/elements.js";
 import { mark, showFieldError, valueDefaults, valueError, valueNames } from "../base/forms.js";
 import { parseSize, sizeText } from "../base/units.js";
 
@@ -8,7 +8,6 @@ const payloadKinds = [
   ["text", "text"],
   ["hex", "hex digits"],
   ["pattern", "pattern"],
-  ["file", "file"],
   ["expression", "NumPy expression"],
 ];
 const payloadHelp = {
@@ -23,10 +22,9 @@ function makePayloads(view) {
     text: area("hello from the DPU"),
     hex: area("de ad be ef"),
     pattern: choice(view.state.fills, { ".value": "counter" }),
-    file: h("input", { type: "file" }),
     expression: h("input", { spellcheck: "false", autocomplete: "off", placeholder: "np.arange(64)" }),
   };
-  const labels = { text: "Text", hex: "Hex digits", pattern: "Pattern", file: "File", expression: "Expression" };
+  const labels = { text: "Text", hex: "Hex digits", pattern: "Pattern", expression: "Expression" };
   const boxes = Object.fromEntries(
     Object.entries(c).map(([kind, control]) => [kind, field(labels[kind], control, payloadHelp[kind])]),
   );
@@ -43,8 +41,7 @@ function makePayloads(view) {
     for (const [name, box] of Object.entries(boxes)) box.hidden = name !== kind;
     valueBox.hidden = kind !== "pattern" || !parameter();
   };
-  const wireValue = (kind, key) =>
-    kind === "file" ? key : kind === "pattern" && parameter() ? `${c.pattern.value}:${value.value}` : c[kind].value;
+  const wireValue = (kind) => (kind === "pattern" && parameter() ? `${c.pattern.value}:${value.value}` : c[kind].value);
   const control = (kind) => (kind === "pattern" && parameter() ? value : c[kind]);
   const error = (kind) => (kind === "pattern" ? valueError(parameter(), value.value) : payloadError(kind, c[kind]));
   return {
@@ -54,13 +51,10 @@ function makePayloads(view) {
     wireValue,
     control,
     error,
-    file: c.file,
   };
 }
 
-const TEXT_PART = 1 << 17; // characters of a long text that are encoded at once
-
-// Bytes of hex digits, such as "00 ff 1a" or "0x00ff1a", or an error. Pasted text may have megabytes.
+// Bytes of hex digits, such as "00 ff 1a" or "0x00ff1a", or an error.
 function parseHex(text) {
   const bytes = new Uint8Array(text.length / 2);
   let count = 0;
@@ -80,7 +74,6 @@ function parseHex(text) {
 }
 
 export function payloadError(kind, control) {
-  if (kind === "file") return control.files.length ? "" : "choose a file";
   if (!control.value) return "empty";
   return kind === "hex" ? parseHex(control.value).error : "";
 }
@@ -88,57 +81,16 @@ export function payloadError(kind, control) {
 // The payload's size in bytes, or NaN if it is not known before the payload is sent.
 function payloadSize(kind, control) {
   if (kind === "text") return new TextEncoder().encode(control.value).length;
-  if (kind === "hex") return parseHex(control.value).bytes?.length ?? NaN;
-  return kind === "file" && control.files.length ? control.files[0].size : NaN;
+  return kind === "hex" ? (parseHex(control.value).bytes?.length ?? NaN) : NaN;
 }
 
-// The UTF-8 bytes of a long text, in parts, between which the page is drawn: 2 MB take 50 ms and more.
-export async function utf8Parts(text) {
-  const parts = [];
-  for (let at = 0, end = 0; at < text.length; at = end) {
-    end = at + TEXT_PART;
-    if (/[\uD800-\uDBFF]/.test(text.charAt(end - 1))) end--; // the next part has its other half
-    parts.push(new TextEncoder().encode(text.slice(at, end)));
-    await new Promise((resolve) => setTimeout(resolve));
-  }
-  return parts;
-}
-
-// Makes pasted or dropped text that is too long for its field the file of the payload.
-async function takeLongText(event, form) {
-  const text = (event.clipboardData ?? event.dataTransfer)?.getData("text/plain") ?? "";
-  const { kind, payloadControl: control } = form;
-  if (event.target !== control || text.length <= MAX_TEXT) return "";
+// Refuses pasted or dropped text that its field would cut off.
+function refuseLongText(event) {
+  const { length } = (event.clipboardData ?? event.dataTransfer)?.getData("text/plain") ?? "";
+  if (length <= MAX_TEXT || event.target.maxLength !== MAX_TEXT) return;
   event.preventDefault();
-  const length = `${text.length.toLocaleString("en-US")} characters`;
-  const { parts, bytes, error } = (await {
-    text: async () => ({ parts: await utf8Parts(text), error: "" }),
-    hex: () => parseHex(text),
-  }[kind]?.()) ?? { error: `${length} pasted; the limit is ${MAX_TEXT.toLocaleString("en-US")}` };
-  if (error) {
-    mark(control, error);
-    return "";
-  }
-  const files = new DataTransfer();
-  files.items.add(new File(parts ?? [bytes], `pasted ${kind}`));
-  form.payload.file.files = files.files;
-  form.c.kind.value = "file";
-  return `The pasted ${length} are sent as a file.`;
-}
-
-async function sendFile(view, key, file, report) {
-  const { chunk, upload } = view.state.limits;
-  if (!file.size || file.size > upload)
-    throw Object.assign(
-      new Error(`${file.name} has ${sizeText(file.size)}; a file must have 1 byte to ${sizeText(upload)}`),
-      { field: "payload" },
-    );
-  for (let at = 0; at < file.size; at += chunk) {
-    const data = await file.slice(at, at + chunk).arrayBuffer();
-    await view.call("upload", { key, name: file.name, size: file.size, at }, [data]);
-    report(`Sending ${file.name}: ${Math.round((100 * Math.min(at + chunk, file.size)) / file.size)} %`);
-  }
-  report("");
+  const numbers = [length, MAX_TEXT].map((number) => number.toLocaleString("en-US"));
+  mark(event.target, `${numbers[0]} characters pasted; the limit is ${numbers[1]}: write a variable, by NumPy expression`);
 }
 
 function makeControls(view) {
@@ -173,8 +125,6 @@ function rangeErrors(view, c, size) {
 
 // The state of the form: which fields apply, the size in bytes, and the values for the kernel.
 class TransferForm {
-  #file = null;
-  #key = newId();
   constructor(view) {
     this.view = view;
     this.c = makeControls(view);
@@ -206,7 +156,7 @@ class TransferForm {
       offset: offset.value,
       size: size.value,
       kind: this.kind,
-      payload: this.isRead ? "" : this.payload.wireValue(this.kind, this.#key),
+      payload: this.isRead ? "" : this.payload.wireValue(this.kind),
       repeat: repeat.value,
       depth: depth.value,
     };
@@ -223,18 +173,11 @@ class TransferForm {
     mark(c.repeat, countError(c.repeat.value, repeat));
     mark(c.depth, countError(c.depth.value, depth));
   }
-  // Sends the file if it has changed, then calls the handler `name`.
-  async send(name, report) {
+  async send() {
     try {
-      const file = this.payload.file.files[0];
-      if (!this.isRead && this.kind === "file" && this.#file !== file) {
-        await sendFile(this.view, this.#key, file, report);
-        this.#file = file;
-      }
-      await this.view.call(name, { form: this.fields() });
+      await this.view.call("start", { form: this.fields() });
       this.view.clear();
     } catch (error) {
-      if (error.field === "payload") this.#file = null;
       showFieldError(this.view, this.controls, error);
     }
   }
@@ -254,28 +197,20 @@ function showFields(state, { kind, size, output }) {
       : "";
 }
 
-export function makeForm(view, report) {
+export function makeForm(view) {
   const state = new TransferForm(view);
-  const { c, payload } = state;
+  const { c } = state;
   const output = h("output", { class: "dg-size", "aria-live": "polite" });
   const kind = field("Payload", c.kind);
   const size = field("Size, bytes", c.size);
   const check = () => showFields(state, { kind, size, output });
-  const send = (name) => {
+  const send = () => {
     check();
     const invalid = [...form.querySelectorAll('[aria-invalid="true"]')].find((control) => control.offsetParent);
     if (invalid) invalid.focus();
-    else state.send(name, report);
-  };
-  const take = async (event) => {
-    const done = await takeLongText(event, state);
-    if (!done) return;
-    check();
-    report(done);
-    payload.file.focus();
+    else state.send();
   };
   const start = button("Start", null, { class: "dg-button dg-main", type: "submit" });
-  const add = button("Add to the list", () => send("append"));
   const form = h(
     "form",
     {
@@ -283,31 +218,30 @@ export function makeForm(view, report) {
       novalidate: true,
       oninput: check,
       onchange: check,
-      onpaste: take,
-      ondrop: take,
+      onpaste: refuseLongText,
+      ondrop: refuseLongText,
       onsubmit: (event) => {
         event.preventDefault();
-        send("start");
+        send();
       },
     },
     field("Operation", c.op),
     field("Region", c.region),
     field("Offset, bytes", c.offset),
     kind,
-    ...payload.boxes,
+    ...state.payload.boxes,
     size,
     field("Repeat", c.repeat),
     field("Depth, in flight", c.depth),
-    h("div", { class: "dg-wide dg-bar" }, start, add, output),
+    h("div", { class: "dg-wide dg-bar" }, start, output),
   );
   const showRegions = (session, select) => {
     start.disabled = view.running || !session.regions.length;
-    add.disabled = !session.regions.length;
     setOptions(c.region, regionOptions(session.regions));
     if (select && session.selected) c.region.value = session.selected;
     check();
   };
-  return { form, start, add, showRegions };
+  return { form, start, showRegions };
 }
 
 const regionOptions = (regions) =>

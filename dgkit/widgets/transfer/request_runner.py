@@ -1,4 +1,4 @@
-"""Running requests one after the other, in steps on the frame thread, and what came of them."""
+"""Running a request in steps on the frame thread, and what came of it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import threading
 import time
 from array import array
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -24,19 +24,20 @@ if TYPE_CHECKING:
 
 
 class Run:
-    """Runs requests in order, until the first failure or `cancel()`.
+    """Runs the transfers of a request, until the first failure or `cancel()`.
 
     Attributes:
-        requests: The requests.
+        request: The request.
+        done: Completed transfers.
         error: The exception that ended the run.
-        timings: Timings by the id of the request.
+        timings: Times of the completed transfers.
         ended: Nothing is left to do.
         silent_s: Seconds without progress.
     """
 
     def __init__(
         self,
-        requests: Sequence[Request],
+        request: Request,
         number: Callable[[], int],
         on_record: Callable[[Request, Json, SessionTransfer | None], None],
         on_progress: Callable[[Run], None],
@@ -51,20 +52,19 @@ class Run:
             on_progress: Called at most once a tick, and when the run has ended.
             on_waited: Called by wait() in the caller's thread once the run has ended.
         """
-        self.requests = list(requests)
+        self.request, self.done = request, 0
         self.error: Exception | None = None
-        self.timings: dict[int, Timings] = {}
+        self.timings = Timings()
         self.ended = False
         self.silent_s = 0.0
         self.task: Task | None = None
         self._number, self._on_record, self._on_progress = number, on_record, on_progress
         self._on_waited = on_waited
-        self._index = 0
         self._in_flight: deque[SessionTransfer] = deque()
         self._fraction = 0.0
         self._cancelled = False
         self._finished = threading.Event()
-        self._next_report = 0.0
+        self._next_report = time.monotonic() + TICK_S  # most have ended by then
 
     # For the caller
 
@@ -94,50 +94,46 @@ class Run:
 
     def state(self) -> Json:
         """Return what a view draws."""
-        request = self.requests[min(self._index, len(self.requests) - 1)]
+        request = self.request
         return {
-            "request": request.id, "index": self._index, "of": len(self.requests),
             "what": f"{request.op} {request.region.name}", "repeat": request.repeat,
-            "done": request.done, "fraction": self._fraction, "silent_s": self.silent_s,
+            "done": self.done, "fraction": self._fraction, "silent_s": self.silent_s,
             "stopping": self._cancelled,
         }  # fmt: skip
 
+    def outcome(self) -> str:
+        """Describe how the run ended."""
+        end = ""
+        if self.error is not None:
+            end = ", then one failed"
+        elif self.done < self.request.repeat:
+            end = ", then the run was cancelled"
+        return f"{plural(self.done, 'transfer')} completed{end}."
+
     def __repr__(self) -> str:
         state = "ended" if self.ended else "running"
-        requests = plural(len(self.requests), "request")
-        done = plural(sum(request.done for request in self.requests), "transfer")
-        return f"<Run of {requests}, {done} done, {state}>"
+        return f"<Run of {plural(self.request.repeat, 'transfer')}, {self.done} done, {state}>"
 
     # On the frame thread
 
     def steps(self) -> Steps:
-        """Run all requests, as a task for scheduler.start() with `finish` as its `ended`."""
-        if len(self.requests) == 1:
-            self._next_report = time.monotonic() + TICK_S  # most have ended by then
-        for index, request in enumerate(self.requests):
-            self._index = index
-            request.state, request.done = "running", 0
-            self.timings[request.id] = Timings()
-            with SessionModel.of(request.region.session).using(request.region, f"a {request.op}"):
-                try:
-                    yield from self._transfer_all(request)
-                except Exception as error:  # any error ends the run and is shown
-                    self.error, request.state = error, "failed"
-                    if not self._in_flight:  # refused before anything moved
-                        record = failure_record(self._number(), request, error, 0)
-                        self._on_record(request, record, None)
-                if self.error is not None or self._cancelled:
-                    yield from self._abort(request)
-                    return
-            request.state = "done"
+        """Run the transfers, as a task for scheduler.start() with `finish` as its `ended`."""
+        request = self.request
+        with SessionModel.of(request.region.session).using(request.region, f"a {request.op}"):
+            try:
+                yield from self._transfer_all(request)
+            except Exception as error:  # any error ends the run and is shown
+                self.error = error
+                if not self._in_flight:  # refused before anything moved
+                    record = failure_record(self._number(), request, error, 0)
+                    self._on_record(request, record, None)
+            if self.error is not None or self._cancelled:
+                yield from self._abort(request)
 
     def finish(self) -> None:
         """End the run after its task has ended or was cancelled, and wake the waiting threads."""
         for transfer in self._in_flight:
             transfer.cancel()
-        request = self.requests[self._index]
-        if request.state in ("running", "waiting"):
-            request.state = "cancelled"
         self.ended = True
         try:
             self._on_progress(self)
@@ -161,7 +157,7 @@ class Run:
                 if not in_flight or not wait_done(in_flight[0], end - time.monotonic()):
                     break
                 self._record(request, in_flight.popleft())
-            done = request.done + sum(transfer.progress for transfer in in_flight)
+            done = self.done + sum(transfer.progress for transfer in in_flight)
             self._fraction = float(done) / request.repeat
             self.silent_s = stall.check(self._fraction)
             if time.monotonic() >= self._next_report:
@@ -172,8 +168,8 @@ class Run:
 
     def _record(self, request: Request, transfer: SessionTransfer) -> None:
         report = transfer.wait()
-        request.done += 1
-        self.timings[request.id].add(report)
+        self.done += 1
+        self.timings.add(report)
         self._on_record(request, success_record(self._number(), request, report), transfer)
 
     def _abort(self, request: Request) -> Steps:

@@ -1,4 +1,4 @@
-// TransferPanel: the form, the list of requests, the progress of a run, and the completions.
+// TransferPanel: the form, the progress of a run, and the completions.
 
 import { button, field, h, statusLine } from "../base/elements.js";
 import { mark, replaceRows, showFieldError, tableOf } from "../base/forms.js";
@@ -6,58 +6,6 @@ import { panel, pythonButton } from "../base/panel.js";
 import { micros, plural, sizeText } from "../base/units.js";
 import { makeForm } from "./form.js";
 import { Timeline } from "./timeline.js";
-
-function makeList(view, form) {
-  const headers = ["Operation", "Region", ">Offset", ">Size", "Payload", ">Repeat", ">Depth", "State", "Actions"];
-  const { body, box } = tableOf("Sequence: runs from the top, up to the first failure", headers);
-  const all = button("Run all", () => view.attempt("run"), { class: "dg-button dg-main" });
-  const part = h("div", { hidden: true }, box, h("div", { class: "dg-bar" }, all));
-  const act = (request, key, text, label, call, disabled = false) =>
-    button(text, call, {
-      "aria-label": `${label}: ${request.op} ${request.region}`,
-      title: label,
-      "data-key": `${key}:${request.id}`,
-      disabled,
-    });
-  const line = (request, at, requests) =>
-    h(
-      "tr",
-      { "data-row": request.id },
-      h("th", { scope: "row" }, request.op),
-      h("td", {}, request.region + (request.freed ? " (freed)" : "")),
-      h("td", { class: "dg-number" }, request.offset.toLocaleString("en-US")),
-      h("td", { class: "dg-number" }, request.text),
-      h("td", { class: "dg-cut", title: request.payload }, request.payload),
-      h("td", { class: "dg-number" }, request.repeat.toLocaleString("en-US")),
-      h("td", { class: "dg-number" }, String(request.depth)),
-      h(
-        "td",
-        {},
-        request.state +
-          (request.done && request.state !== "done" ? `, ${request.done.toLocaleString("en-US")} done` : ""),
-      ),
-      h(
-        "td",
-        {},
-        act(request, "up", "↑", "Move up", () => view.attempt("move", { request: request.id, by: -1 }), at === 0),
-        act(
-          request,
-          "down",
-          "↓",
-          "Move down",
-          () => view.attempt("move", { request: request.id, by: 1 }),
-          at === requests.length - 1,
-        ),
-        act(request, "remove", "Remove", "Remove", () => view.attempt("remove", { request: request.id })),
-      ),
-    );
-  const draw = (requests) => {
-    part.hidden = requests.length === 0;
-    if (part.hidden && body.contains(document.activeElement)) form.add.focus();
-    replaceRows(body, requests.map(line), all);
-  };
-  return { part, draw, all };
-}
 
 function makeProgress(view, status, setRunning) {
   const bar = h("progress", { max: 1, "aria-label": "Transfers" });
@@ -67,17 +15,15 @@ function makeProgress(view, status, setRunning) {
   const draw = (run, ended) => {
     setRunning(Boolean(run));
     if (!run && part.contains(document.activeElement)) view.form.start.focus();
+    if (run && part.hidden) status.textContent = ""; // of the run before
     part.hidden = !run;
     if (ended) status.textContent = ended;
     if (!run) return;
-    if (part.dataset.request !== String(run.request)) status.textContent = "";
-    part.dataset.request = run.request;
     bar.value = run.fraction;
     cancel.disabled = run.stopping;
     const many = run.repeat > 1 ? `, ${run.done.toLocaleString("en-US")} of ${run.repeat.toLocaleString("en-US")}` : "";
-    const step = run.of > 1 ? `${run.index + 1} of ${run.of}: ` : "";
     const stalled = run.silent_s >= 2 ? `, no progress for ${Math.round(run.silent_s)} s` : "";
-    text.textContent = `${step}${run.what}${many}, ${Math.floor(100 * run.fraction)} %${run.stopping ? ", cancelling" : ""}${stalled}`;
+    text.textContent = `${run.what}${many}, ${Math.floor(100 * run.fraction)} %${run.stopping ? ", cancelling" : ""}${stalled}`;
   };
   return { part, draw };
 }
@@ -261,10 +207,9 @@ function makeReadResult(view, status) {
 function draw(view) {
   view.session = view.state;
   const status = statusLine();
-  const form = (view.form = makeForm(view, (text) => (status.textContent = text)));
-  const list = makeList(view, form);
+  const form = (view.form = makeForm(view));
   const setRunning = (running) => {
-    view.running = list.all.disabled = running;
+    view.running = running;
     form.start.disabled = running || !view.session.regions.length;
   };
   const progress = makeProgress(view, status, setRunning);
@@ -272,7 +217,7 @@ function draw(view) {
   const readResult = makeReadResult(view, status);
   const completions = makeCompletions(view, status);
   const timeline = new Timeline(completions.choose);
-  const fields = h("fieldset", {}, form.form, list.part);
+  const fields = h("fieldset", {}, form.form);
   view.body.append(fields, progress.part, status, summary.part, readResult.part, timeline.part, completions.part);
   const showSession = (state, select) => {
     view.session = state;
@@ -307,11 +252,9 @@ function draw(view) {
     if (message.completions.length) showTimeline().catch(view.fail);
   };
   showSession(view.state, true);
-  list.draw(view.state.requests);
   progress.draw(view.state.run, "");
   results(view.state);
   view.on("session", ({ change, session }) => change !== "written" && showSession(session, change === "select"));
-  view.on("requests", (message) => list.draw(message.requests));
   view.on("run", (message) => progress.draw(message.run, message.ended));
   view.on("results", results);
 }

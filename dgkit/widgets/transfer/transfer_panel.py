@@ -1,4 +1,4 @@
-"""TransferPanel: reads and writes, single, repeated or as a list, and their completions."""
+"""TransferPanel: reads and writes, single or repeated, and their completions."""
 
 from __future__ import annotations
 
@@ -18,16 +18,12 @@ from ..base.panel import handler
 from ..base.session_model import SessionModel, SessionPanel
 from ..base.traits import State
 from .request import (
-    CHUNK,
     MAX_DEPTH,
-    MAX_FILE,
     MAX_PAYLOAD,
     MAX_REPEAT,
     How,
     Payload,
     Request,
-    Uploads,
-    check_list_size,
     from_form,
     from_python,
     make_request,
@@ -37,14 +33,13 @@ from .timeline import timeline
 
 if TYPE_CHECKING:
     from ...session import Session, SessionRegion, SessionTransfer
-    from ..base.page_input import Buffers, Json
+    from ..base.page_input import Json
 
 MAX_COMPLETIONS = 50  # listed
-_MAX_REQUESTS = 100  # in the list
 _MAX_STATIC_ROWS = 10  # completions in a saved notebook
 _RESULTS_INTERVAL_S = 0.25  # between updates of the completions during a run
 _FORM_FIELDS = {"op", "region", "kind", "payload", "offset", "size", "repeat", "depth"}
-_LIMITS = {"chunk": CHUNK, "upload": MAX_FILE, "largest": MAX_PAYLOAD, "repeat": MAX_REPEAT}
+_LIMITS = {"largest": MAX_PAYLOAD, "repeat": MAX_REPEAT, "depth": MAX_DEPTH}
 
 
 class TransferPanel(SessionPanel):
@@ -81,18 +76,15 @@ class TransferPanel(SessionPanel):
     def __init__(self, session: Session) -> None:
         self._session = session
         self._model = SessionModel.of(session)
-        self._requests: list[Request] = []
-        self._ids, self._numbers = itertools.count(1), itertools.count(1)
+        self._numbers = itertools.count(1)
         self._completions: deque[Json] = deque(maxlen=MAX_COMPLETIONS)
         self._requested: dict[int, Request] = {}  # by the number of a completion
         self._transfers: tuple[Json, ...] = ()
         self._results_sent = 0.0
         self._run: Run | None = None
         self._lock = threading.Lock()
-        self._uploads = Uploads()
         self._read_result = ReadResult()
         self._written: set[int] = set()
-        self._sent_states: list[str] = []
         self._summary: Json | None = None
         super().__init__()
         self._model.subscribe(self)
@@ -100,13 +92,10 @@ class TransferPanel(SessionPanel):
     # State
 
     def state(self) -> Json:
-        """Return the list, the run in progress and the last completions."""
-        choices = {
-            "fills": [list(kind) for kind in KINDS],
-            "limits": _LIMITS | {"depth": MAX_DEPTH},
-        }
-        current = {"requests": self._describe_requests(), "run": self._run_state()}
-        return self._model.state() | choices | current | self._results()
+        """Return the choices of the form, the run in progress and the last completions."""
+        run = self._run.state() if self._run is not None and not self._run.ended else None
+        choices = {"fills": [list(kind) for kind in KINDS], "limits": _LIMITS, "run": run}
+        return self._model.state() | choices | self._results()
 
     def _results(self) -> Json:
         return {
@@ -126,13 +115,7 @@ class TransferPanel(SessionPanel):
         label = provider_label(dpu["provider"], dpu["emulated"])
         return f"CLOCK_MONOTONIC of {dpu['machine']} ({label}, process {dpu['pid']})"
 
-    def _describe_requests(self) -> list[Json]:
-        return [request.describe() for request in self._requests]
-
-    def _run_state(self) -> Json | None:
-        return self._run.state() if self._run is not None and not self._run.ended else None
-
-    # The list
+    # Requests
 
     def transfer(
         self,
@@ -164,38 +147,17 @@ class TransferPanel(SessionPanel):
         Raises:
             AccessDenied, BoundsError, ClosedError, TypeError, ValueError: Nothing was started.
         """
-        how = How(offset, size, repeat, depth)
-        return self._start([self._from_call(op, region, data, pattern, how)])
-
-    def add(
-        self, op: str, region: SessionRegion, data: Any = None, *, pattern: str | None = None,
-        **how: Any,
-    ) -> None:  # fmt: skip
-        """Append transfers to the list, which run_all() starts; arguments as transfer()."""
-        self._append(self._from_call(op, region, data, pattern, How(**how)))
-
-    def run_all(self) -> Run:
-        """Start the requests of the list, one after the other, up to the first failure.
-
-        Raises:
-            ValueError: The list is empty, or transfers are running.
-        """
-        if not self._requests:
-            raise ValueError("the list is empty: add a transfer first")
-        return self._start(self._requests)
-
-    def _from_call(
-        self, op: str, region: SessionRegion, data: Any, pattern: str | None, how: How
-    ) -> Request:
-        payload = from_python(data, pattern, how.size) if op == "write" else None
-        return self._make_request(op, region, payload, how)
+        payload = from_python(data, pattern, size) if op == "write" else None
+        return self._start(
+            self._make_request(op, region, payload, How(offset, size, repeat, depth))
+        )
 
     def _make_request(
         self, op: str, region: SessionRegion, payload: Payload | None, how: How
     ) -> Request:
         if region.session is not self._session:
             raise ValueError(f"region {region.name!r} belongs to another session")
-        return make_request(next(self._ids), op, region, payload, how)
+        return make_request(op, region, payload, how)
 
     def _from_form(self, form: Json) -> Request:
         if missing := sorted(_FORM_FIELDS.difference(form)):
@@ -204,24 +166,9 @@ class TransferPanel(SessionPanel):
             region = self._model.region(form["region"])
         payload = None
         if form["op"] == "write":
-            kind, value = str(form["kind"]), str(form["payload"])
-            payload = from_form(kind, value, form["size"], self._uploads)
+            payload = from_form(str(form["kind"]), str(form["payload"]), form["size"])
         how = How(*(form[name] for name in ("offset", "size", "repeat", "depth")))
         return self._make_request(form["op"], region, payload, how)
-
-    def _append(self, request: Request) -> None:
-        if len(self._requests) >= _MAX_REQUESTS:
-            raise ValueError(
-                f"the list is full, the limit is {_MAX_REQUESTS} transfers: remove one"
-            )
-        with for_field("payload"):
-            check_list_size([*self._requests, request])
-        self._requests.append(request)
-        self._send_requests()
-
-    def _send_requests(self) -> None:
-        self._sent_states = [request.state for request in self._requests]
-        self.broadcast_state("requests", lambda: {"requests": self._describe_requests()})
 
     @handler
     def start(self, form: Json) -> None:
@@ -230,43 +177,7 @@ class TransferPanel(SessionPanel):
         Args:
             form: `region` (id), `op`, `offset`, `size`, `kind`, `payload`, `repeat` and `depth`.
         """
-        self._start([self._from_form(form)])
-
-    @handler
-    def append(self, form: Json) -> None:
-        """Append the transfers of a form to the list; an expression is evaluated now."""
-        self._append(self._from_form(form))
-
-    @handler
-    def run(self) -> None:
-        """Start the requests of the list."""
-        self.run_all()
-
-    @handler
-    def move(self, request: int, by: int) -> None:
-        """Move a request up (-1) or down (1) in the list."""
-        at = self._position(request)
-        to = max(0, min(len(self._requests) - 1, at + by))
-        self._requests.insert(to, self._requests.pop(at))
-        self._send_requests()
-
-    @handler
-    def remove(self, request: int) -> None:
-        """Remove a request from the list; if it is running, it continues."""
-        del self._requests[self._position(request)]
-        self._send_requests()
-
-    def _position(self, number: int) -> int:
-        for at, request in enumerate(self._requests):
-            if request.id == number:
-                return at
-        raise ValueError(f"no transfer {number} in the list; it may have been removed")
-
-    @handler
-    def upload(self, key: str, name: str, size: int, at: int, buffers: Buffers) -> dict[str, int]:
-        """Receive a chunk of a file; return in `have` the number of bytes received so far."""
-        with for_field("payload"):
-            return {"have": self._uploads.add(key, name, size, at, buffers)}
+        self._start(self._from_form(form))
 
     @handler
     def cancel(self) -> None:
@@ -276,19 +187,15 @@ class TransferPanel(SessionPanel):
 
     # Running
 
-    def _start(self, requests: list[Request]) -> Run:
+    def _start(self, request: Request) -> Run:
         run = Run(
-            requests, lambda: next(self._numbers), self._on_record, self._on_progress,
+            request, lambda: next(self._numbers), self._on_record, self._on_progress,
             self._store_traits,
         )  # fmt: skip
         with self._lock:  # two views may call at once, each in a subshell's thread
             if self._run is not None and not self._run.ended:
-                raise ValueError(
-                    "transfers are running: wait, cancel them, or add this to the list"
-                )
+                raise ValueError("transfers are running: wait, or cancel them")
             self._run, self._summary, self._results_sent = run, None, 0.0
-        for request in requests:
-            request.state, request.done = "waiting", 0
         run.task = scheduler.start(run.steps(), self.fail, run.finish)
         self._send_run(run)
         return run
@@ -306,15 +213,12 @@ class TransferPanel(SessionPanel):
     def _on_progress(self, run: Run) -> None:
         """Update the views; called at most once a tick, and when the run has ended."""
         if run.ended:
-            last = next((each for each in run.requests if each.state != "done"), run.requests[-1])
-            summary = run.timings[last.id].summary() if last.id in run.timings else None
-            self._summary = summary and {"what": f"{last.op} {last.region.name}", **summary}
+            summary, request = run.timings.summary(), run.request
+            self._summary = summary and {"what": f"{request.op} {request.region.name}", **summary}
             self._read_result.release_unbound()
         if run.ended or time.monotonic() - self._results_sent > _RESULTS_INTERVAL_S:
             self._send_results()
         self._send_run(run)
-        if self._sent_states != [request.state for request in self._requests]:
-            self._send_requests()
         if run.error is not None and run.ended:
             self.fail(run.error)
         written, self._written = self._written, set()
@@ -328,7 +232,7 @@ class TransferPanel(SessionPanel):
         self.refresh_traits()
 
     def _send_run(self, run: Run) -> None:
-        state, outcome = (None, _outcome(run)) if run.ended else (run.state(), "")
+        state, outcome = (None, run.outcome()) if run.ended else (run.state(), "")
         self.broadcast("run", run=state, ended=outcome)
 
     @handler
@@ -401,12 +305,3 @@ def _times(record: Json) -> tuple[str, str]:
     if "complete_ns" not in record:
         return "", ""
     return us(record["post_ns"]), us(record["complete_ns"])
-
-
-def _outcome(run: Run) -> str:
-    """Describe how a run ended."""
-    done = sum(request.done for request in run.requests)
-    text = f"{plural(done, 'transfer')} completed"
-    endings = {"failed": ", then one failed", "cancelled": ", then the run was cancelled"}
-    states = [request.state for request in run.requests]
-    return text + next((endings[state] for state in states if state in endings), "") + "."

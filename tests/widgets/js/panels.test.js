@@ -6,7 +6,7 @@ import { searchText } from "../../../dgkit/widgets/hexview/tools.js";
 import { numberText, parseOffset, valueAt } from "../../../dgkit/widgets/hexview/values.js";
 import { histogramOf, Points, percentText } from "../../../dgkit/widgets/latency/data.js";
 import { logRange, logTicks, scaleLimit, timeSpan } from "../../../dgkit/widgets/latency/draw.js";
-import { payloadError, utf8Parts } from "../../../dgkit/widgets/transfer/form.js";
+import { payloadError } from "../../../dgkit/widgets/transfer/form.js";
 import { ticksOf, timeText } from "../../../dgkit/widgets/transfer/timeline.js";
 import { halves } from "../../../dgkit/widgets/transfer/transfer.js";
 
@@ -114,7 +114,6 @@ test("a payload is checked before it is sent", () => {
   assert.equal(payloadError("hex", { value: "0" }), "1 digits: each byte needs two");
   assert.equal(payloadError("hex", { value: "0g" }), "g is not a hex digit");
   assert.equal(payloadError("text", { value: "" }), "empty");
-  assert.equal(payloadError("file", { files: [] }), "choose a file");
 });
 
 test("a line of 16 bytes is one of 8 bytes or two", () => {
@@ -141,11 +140,4 @@ test("the scale of latencies has a limit only if a few values are far above the 
   assert.equal(scaleLimit([]), Infinity);
   const limit = scaleLimit(Float64Array.from([...usual, 500, NaN]));
   assert.ok(limit > 2 && limit < 20, limit);
-});
-
-test("a long text is encoded in parts that cut no character in half", async () => {
-  const text = `${"x".repeat((1 << 17) - 1)}😀é${"y".repeat(1 << 17)}`;
-  const parts = await utf8Parts(text);
-  assert.equal(parts.length, 3);
-  assert.deepEqual(Buffer.concat(parts), Buffer.from(text));
 });
