@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
-
-from ..html_cards import Html
-from ..units import size_text
-from .pair_description import natural_key
 
 if TYPE_CHECKING:
     import pandas
@@ -21,9 +16,6 @@ _LIMIT = 3.5
 _LEAST = 1.25  # minimum slowness of a straggler relative to the median, even if others are alike
 
 _FIGURES = ("p50_ns", "gb_per_s")
-_FULL = 2.0  # slowness from which a cell has the full colour
-_SHOWN = 200  # maximum number of pairs in the table
-_MOST = 0.6  # opacity of the full colour, so that text stays readable on light and dark pages
 
 
 def marks(column: Callable[[str], NDArray[Any]]) -> dict[str, NDArray[Any]]:
@@ -90,45 +82,3 @@ def slowness(frame: pandas.DataFrame, figure: str) -> pandas.DataFrame:
     cells = cells / np.nanmedian(cells, axis=0)
     index = pd.MultiIndex.from_frame(kinds)
     return pd.DataFrame(cells if figure == "p50_ns" else 1 / cells, list(pairs), index)
-
-
-def heat_map(frame: pandas.DataFrame, figure: str) -> Html:
-    """Return slowness() as an HTML table whose cells are coloured from 1.0 (none) to 2.0 (full)."""
-    cells = slowness(frame, figure)
-    what = "latency" if figure == "p50_ns" else "time of a byte"
-    what = f"{what}, times the median of all pairs"
-    if len(cells) > _SHOWN:
-        what = f"{what}; the slowest {_SHOWN} of {len(cells):,} pairs"
-        cells = cells.loc[cells.max(axis=1).sort_values(ascending=False).index[:_SHOWN]]
-    heads = [f"{op}, {path}, {size_text(size)}" for op, path, size in cells.columns]
-    cells = cells.loc[sorted(cells.index, key=lambda pair: natural_key(str(pair)))]
-    lines = [
-        _row(str(pair), heads, values)
-        for pair, values in zip(cells.index, cells.to_numpy().tolist(), strict=True)
-    ]
-    style = "padding:1px 6px;font-weight:normal;text-align:left;font-size:11px"
-    head = "".join(f'<th scope="col" style="{style}">{html.escape(text)}</th>' for text in heads)
-    return Html(
-        '<div style="overflow:auto;max-height:480px"><table style="border-collapse:collapse;'
-        f'margin:8px 0px 0px 0px"><caption style="text-align:left;font-size:12px">{what}'
-        f'</caption><thead><tr><th scope="col" style="{style}">pair</th>'
-        f"{head}</tr></thead><tbody>{''.join(lines)}</tbody></table></div>"
-    )
-
-
-def _row(pair: str, heads: list[str], values: list[float]) -> str:
-    cells = "".join(
-        _cell(f"{pair}, {head}", value) for head, value in zip(heads, values, strict=True)
-    )
-    style = "padding:1px 6px;font-weight:normal;text-align:left;font-size:11px;white-space:nowrap"
-    return f'<tr><th scope="row" style="{style}">{html.escape(pair)}</th>{cells}</tr>'
-
-
-def _cell(title: str, value: float) -> str:
-    if value != value:
-        return "<td></td>"
-    share = min(max((value - 1) / (_FULL - 1), 0.0), 1.0)
-    return (
-        f'<td title="{html.escape(title)}" style="padding:1px 6px;text-align:right;font-size:11px;'
-        f'background-color:rgba(216,67,21,{_MOST * share:.2f})">{value:.2f}</td>'
-    )

@@ -22,7 +22,7 @@ from .dispatch import Dispatcher, Job, Outcome
 from .pair_measurement import measure
 from .part_files import PartFiles
 from .row_table import RowTable, as_table
-from .stragglers import heat_map, slowness
+from .stragglers import slowness
 
 if TYPE_CHECKING:
     import pandas
@@ -344,17 +344,6 @@ class Sweep:
         kinds = pd.MultiIndex.from_product([plan.ops, plan.paths, plan.sizes])
         return found.reindex(index=list(dict.fromkeys((*self._pairs, *found.index))), columns=kinds)
 
-    def heat_map(self, figure: str = "p50_ns") -> html_cards.Html:
-        """Return the rows measured so far as HTML: each pair relative to the median of all pairs.
-
-        Args:
-            figure: "p50_ns" or "gb_per_s".
-
-        Raises:
-            ValueError: There is no such figure.
-        """
-        return heat_map(self.table, figure)
-
     def as_dict(self) -> dict[str, Any]:
         """Return the plan, the rows and the failures as plain values, for JSON."""
         from dataclasses import asdict
@@ -436,7 +425,7 @@ class Sweep:
         rows = [("rows", self._line()), ("by", ", ".join(self.labels))]
         rows += [("sizes", sizes), ("ops", ", ".join(plan.ops))]
         rows += [(f.pair, f"{f.op}, {f.path}: {f.why}") for f in self.failures[:20]]
-        body = self.heat_map() if self.rows else ""
+        body = ""
         if len(slow := self.stragglers.head(20)):
             body += html_cards.table("stragglers", _STRAGGLER, map(_straggler, slow.itertuples()))
         return html_cards.card("fleet sweep", rows, body=html_cards.Html(body))

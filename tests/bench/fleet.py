@@ -199,16 +199,14 @@ def simulated(pairs: int) -> dict[str, object]:
 
 
 def heat_map_ms(done: Sweep) -> dict[str, float]:
-    """Return the median time of the cells of a heat map, sorted anew, and of its HTML."""
-    cells, html = [], []
+    """Return the median time of the cells of a heat map, sorted anew."""
+    cells = []
     for _ in range(11):
         done._rows._frame = None  # as after a new row
         start = time.perf_counter()
         found = done.cells("p50_ns")
         cells.append(1e3 * (time.perf_counter() - start))
-        done.heat_map()
-        html.append(1e3 * (time.perf_counter() - start))
-    return {"cells": found.size, "kernel": median(cells), "with_html": median(html)}
+    return {"cells": found.size, "kernel": median(cells)}
 
 
 def _pid(_session: object) -> int:

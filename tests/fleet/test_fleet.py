@@ -53,7 +53,7 @@ def test_a_sweep_has_a_row_for_each_pair_op_path_and_size(fleet, tmp_path):
     html = done._repr_html_()
     assert "24 of 24 rows, ended" in html
     assert "software DPU" in html
-    assert fleet.pairs[2].name in done.heat_map("gb_per_s")
+    assert fleet.pairs[2].name in done.cells("gb_per_s").index
     assert len(done.summary) == 8
     rows = done.as_dict()["rows"]
     assert len(rows) == 24
