@@ -70,6 +70,7 @@ def _end_of(parent: socket.socket) -> Iterator[select.epoll]:
 
 
 def _serve(start: Any, waiting: list[socket.socket], end: int) -> bool:
+    """Serve one client, its parent, with the options of its Start, until `end` is readable."""
     from ..dma import FaultRule
     from ..types import Status
     from ..wire.messages import Started

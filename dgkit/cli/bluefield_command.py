@@ -90,7 +90,7 @@ def up(
     with _connect(host.destination(arm or before.get("arm")), ssh) as there:
         planned = setup.plan(there, host, folder=folder, provider=provider or "")
         click.echo("\n".join(planned.lines()))
-        if not yes and not _agreed():
+        if not yes and not _confirmed():
             return FAILED
         _offer_ssh_key(there, yes)
         done = setup.up(there, planned, _say_when())
@@ -140,7 +140,7 @@ def _say_when() -> Callable[[str], None]:
     return lambda text: say(f"{time.monotonic() - begin:6.1f} s  {text}")
 
 
-def _agreed() -> bool:
+def _confirmed() -> bool:
     if not sys.stdin.isatty():
         raise click.UsageError("without a terminal to ask on, --yes agrees to the above")
     return click.confirm("Go on?", default=True, err=True)
@@ -174,7 +174,7 @@ def down(arm: str | None, ssh: str | None, everybody: bool, yes: bool) -> int:
     click.echo(
         f"At {destination}: the agent and ~/.dgkit-bluefield. Here: its address and key pair."
     )
-    if not yes and not _agreed():
+    if not yes and not _confirmed():
         return FAILED
     with _connect(destination, ssh) as there:
         setup.down(there, say, everybody=everybody)

@@ -161,7 +161,7 @@ def signs(sides: Mapping[str, Machine]) -> Signs:
     This runs before all checks, so it reads only files and runs only ibv_devinfo.
     """
     if "dpu" in sides:
-        return Signs(arm=True, host="host" in sides, gpus=_number(sides.get("host")))
+        return Signs(arm=True, host="host" in sides, gpus=_gpu_count(sides.get("host")))
     machine = sides["host"]
     devices = machine.know(pci.tree)
     shown = Signs(
@@ -179,7 +179,7 @@ def signs(sides: Mapping[str, Machine]) -> Signs:
     )
 
 
-def _number(host: Machine | None) -> int:
+def _gpu_count(host: Machine | None) -> int:
     """Return the number of GPUs of a host; 1 if the number is unknown."""
     devices = host.know(pci.tree) if host is not None else None
     return 1 if devices is None or devices.why else len(devices.gpus)

@@ -115,6 +115,7 @@ def _text(key: str, reading: Reading) -> str:
 
 
 def _names(key: str, names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the entries of a folder that are recorded: all, or those that checks look for."""
     match key:
         case "names /dev":
             return tuple(name for name in names if _DEVICES.match(name))

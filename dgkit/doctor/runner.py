@@ -209,14 +209,14 @@ class _Run:
         found: list[Finding] = []
         for index, (check, name, job) in enumerate(jobs):
             origin = {"check": check.name, "title": check.title, "side": name}
-            results, trace = self._found(job)
+            results, trace = self._result_of(job)
             self.traces[check.name, name] = trace
             found += [finding.attribute(result, **origin) for result in results]
             if progress is not None:
                 progress(index + 1, len(jobs))
         return found
 
-    def _found(self, job: Job[_Judged]) -> _Judged:
+    def _result_of(self, job: Job[_Judged]) -> _Judged:
         """Return the result of a job; unknown if it is late or raises (see prerequisites.py)."""
         try:
             return job.result(self.until)

@@ -117,7 +117,7 @@ class Copier(Slots):
 
     @property
     def buffer(self) -> memoryview:
-        """Bytes of the bounce memory."""
+        """Bytes of the bounce memory, which is allocated on first use."""
         if self._memory is None:
             _ = self.bounce
         assert self._memory is not None

@@ -307,7 +307,7 @@ class Dispatcher:
                 yield from self._worker_lost(key, each)
             elif now > each.until:
                 yield from self._no_result(key, each)
-        yield from self._pairs_gone(now)
+        yield from self._drop_lost_pairs(now)
 
     def _abandon(self, key: str) -> None:
         each = self._running.pop(key)
@@ -332,7 +332,7 @@ class Dispatcher:
             jobs.waiting.remove(job)
             yield Outcome(job, error=PeerLost(why))
 
-    def _pairs_gone(self, now: float) -> Iterator[Outcome]:
+    def _drop_lost_pairs(self, now: float) -> Iterator[Outcome]:
         """Drop the jobs of pairs whose worker cannot serve, or is gone for longer than `rejoin`."""
         pairs = self._registry.by_name
         for name, jobs in self._pairs.items():

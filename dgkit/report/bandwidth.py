@@ -64,7 +64,7 @@ class BandwidthReport(Report):
 
     @property
     def floor_gbps(self) -> tuple[float, ...]:
-        """Return `floor_gb_per_s`, whose name this was; the next release has it no more."""
+        """Deprecated name of `floor_gb_per_s`; the next release removes it."""
         from warnings import warn
 
         text = "floor_gbps is called floor_gb_per_s; the next release has no floor_gbps"

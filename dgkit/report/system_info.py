@@ -44,9 +44,9 @@ class Machine:
         return cls(_cpu_name(cpuinfo), *fields, f"{engine}{driver}")
 
     def mover(self, provider: str) -> str:
-        """Return the provider whose name labels figures that `provider` took.
+        """Return the provider that moved the bytes, which labels the figures.
 
-        That is `soft` where `cuda` had the CPU copy, as it does between host memories.
+        It is `soft` where `cuda` let the CPU copy, as it does between host memories.
         """
         return "soft" if provider == "cuda" and not self.engine else provider
 

@@ -36,8 +36,8 @@ _NOBLOCK = int(zmq.NOBLOCK)
 _MAX_EVENTS = 32  # handled at once, about 0.5 ms, while requests wait
 
 
-def floods(ahead: dict[int, int]) -> list[int]:
-    """Return the connections to end, those with most bytes, so that the others are within limits.
+def excess_connections(ahead: dict[int, int]) -> list[int]:
+    """Return the connections to end so that the rest stay within the limits, the largest first.
 
     Args:
         ahead: Bytes of messages that are not taken yet, by connection.
@@ -226,7 +226,7 @@ class Acceptor:
                 taken, as wire_bytes() counts them.
         """
         ahead = {fd: each.ahead(taken(fd)) for fd, each in self._connections.items()}
-        ends = floods(ahead)
+        ends = excess_connections(ahead)
         for fd in ends:
             self._end(self._connections[fd])
         endless = [fd for fd, each in self._connections.items() if each.is_endless(taken(fd))]

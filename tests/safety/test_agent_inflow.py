@@ -210,7 +210,7 @@ def test_the_bytes_of_a_message_are_those_that_cross_the_wire(size, curve):
     ],
 )
 def test_the_connections_with_most_are_ended(ahead, ends):
-    assert acceptor.floods({fd: size * MIB for fd, size in enumerate(ahead)}) == ends
+    assert acceptor.excess_connections({fd: size * MIB for fd, size in enumerate(ahead)}) == ends
 
 
 @pytest.fixture

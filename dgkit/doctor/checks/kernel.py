@@ -113,7 +113,7 @@ def _kernel_version(case: Case) -> Finding:
         release[:45],
         needed="6.2 or later" if maybe else "5.12; best 6.2 or later",
         why=f"{effect}; the alternative is nvidia-peermem.",
-        remedy=_newer(case.machine),
+        remedy=_install_newer_kernel(case.machine),
         sources=_VERSION_SOURCES,
         disagree=_DISAGREE if maybe else "",
     )
@@ -136,7 +136,7 @@ def _works(machine: Machine, *, maybe: bool) -> str:
     return "CUDA exports a dma-buf; there is no RDMA device that could refuse it." if alone else ""
 
 
-def _newer(machine: Machine) -> list[str]:
+def _install_newer_kernel(machine: Machine) -> list[str]:
     """Return the commands that install a kernel 6.2 or later, by distribution."""
     if host := machine.know(foreign_host):
         return [f"# Install a kernel 6.2 or later of the host's system, {host}, and boot it"]

@@ -131,6 +131,7 @@ def compare_sweeps(sweeps: Mapping[str, SizeSweep], baseline: str) -> Comparison
 def _ratio(
     name: str, baseline: str, size: int, figure: str, ns: Sequence[float], base: Sequence[float]
 ) -> Ratio:
+    """Return the ratio of the geometric means of two lists of parts, with its interval."""
     logs, base_logs = ([log(max(each, 1)) for each in part] for part in (ns, base))
     difference = fmean(logs) - fmean(base_logs)
     low = high = None

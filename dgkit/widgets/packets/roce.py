@@ -89,7 +89,7 @@ def _syndrome(code: int) -> str:
 
 
 def info(found: Headers) -> str:
-    """Return the words of a row about these headers."""
+    """Summarize the headers for a packet's row: opcode, queue pair, sequence number, fields."""
     bth, *others = found
     fields = dict(bth[2])
     words = [f"{fields['opcode']} to queue pair {fields['queue pair']}", fields["sequence number"]]
