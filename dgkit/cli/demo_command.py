@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _SIZES = (8, 64, 512, 4096, 1 << 16, 1 << 20)
 _RATE_SIZE, _RATE_DEPTH = 1 << 20, 32
-_COPIES = {"host": 2, "pinned": 2}  # copies of the file in host memory: one for each region
+_COPIES = {"host": 2, "pinned": 2}  # copies of the file in host memory, one for each region
 
 
 @click.command(short_help="Copy a file by DMA and time transfers.")
@@ -55,7 +55,7 @@ def demo(file: Path | None, quick: bool, on: str, provider: str | None, json_: b
     from .. import connect
     from .demo_run import move, sides
 
-    source = Source(file, copies=_COPIES.get(on, 0))
+    source = Source(file, copies=_COPIES.get(on, 1))
     place = resolve_place(on, provider)
     with connect(provider=place.provider, gpu=place.gpu) as session:
         processes = sides(session) | {"chosen": place.chosen}

@@ -4,7 +4,7 @@ import contextlib
 import hashlib
 import os
 import re
-from pathlib import Path
+from types import SimpleNamespace
 
 import click
 import pytest
@@ -14,7 +14,7 @@ from rich.console import Console
 
 from dgkit.cli import demo_run, options, sweep_command, tables
 from dgkit.cli.demo_command import show_moved
-from dgkit.cli.demo_run import GpuTarget, HostTarget, Moved, Step
+from dgkit.cli.demo_run import Moved, Step
 from dgkit.html_cards import hex_lines
 from dgkit.memory.meminfo import available_bytes
 from dgkit.report import BandwidthReport, Histogram, LatencyReport, Machine
@@ -84,7 +84,7 @@ def test_a_file_is_read_whole(tmp_path):
     found = demo_run.Source(path)
     target = bytearray(found.size)
     seen = []
-    found.read_into(HostTarget(memoryview(target)), lambda done, total: seen.append((done, total)))
+    found.read_into(memoryview(target), lambda done, total: seen.append((done, total)))
     assert target == path.read_bytes()
     assert seen[-1] == (5 << 20, 5 << 20)
 
@@ -95,10 +95,7 @@ class Array:
     device = contextlib.nullcontext()
 
     def __init__(self, data):
-        self.data, self.nbytes = data, len(data)
-
-    def __getitem__(self, part):
-        return Array(self.data[part])
+        self.data = data
 
     def set(self, piece):
         self.data[:] = piece
@@ -108,23 +105,22 @@ class Array:
 
 
 @pytest.mark.parametrize("size", [1, (4 << 20) - 1, 4 << 20, (9 << 20) + 3])
-def test_a_gpu_s_array_is_filled_and_read_piece_by_piece(tmp_path, size):
+def test_a_gpu_s_array_is_filled_and_read(tmp_path, size):
     np = pytest.importorskip("numpy")
     path = tmp_path / "file"
     path.write_bytes(os.urandom(size))
     array = Array(np.zeros(size, "u1"))
-    there = GpuTarget(array)
-    demo_run.Source(path).read_into(there, nothing)
+    region = SimpleNamespace(array=array, place="cuda:0")
+    demo_run._fill(region, demo_run.Source(path), nothing)
     assert array.data.tobytes() == path.read_bytes()
-    assert demo_run._sha256(there, nothing) == hashlib.sha256(path.read_bytes()).hexdigest()
-    there.put(0, b"x")
-    assert bytes(there.piece(0, min(size, 2))) == b"x" + path.read_bytes()[1:2]
+    digest = demo_run._sha256(demo_run._content(region), nothing)
+    assert digest == hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def test_without_a_file_the_bytes_are_made_up_and_the_same_each_time():
     first, second = (bytearray(demo_run.Source(None).size) for _ in range(2))
-    demo_run.Source(None).read_into(HostTarget(memoryview(first)), nothing)
-    demo_run.Source(None).read_into(HostTarget(memoryview(second)), nothing)
+    demo_run.Source(None).read_into(memoryview(first), nothing)
+    demo_run.Source(None).read_into(memoryview(second), nothing)
     assert len(first) == 16 << 20
     assert first == second
     assert first.startswith(b"dgkit demo")
@@ -137,26 +133,13 @@ def test_a_file_that_becomes_shorter_is_an_error(tmp_path):
     found = demo_run.Source(path)
     path.write_bytes(b"x" * 50)
     with pytest.raises(OSError, match="became shorter"):
-        found.read_into(HostTarget(memoryview(bytearray(100))), nothing)
+        found.read_into(memoryview(bytearray(100)), nothing)
 
 
 def test_an_empty_file_says_that_there_is_nothing_to_move(tmp_path):
     (tmp_path / "empty").touch()
     with pytest.raises(click.UsageError, match="is empty"):
         demo_run.Source(tmp_path / "empty")
-
-
-def test_a_file_that_tells_no_size_is_read_all_the_same():
-    found = demo_run.Source(Path("/proc/version"))
-    target = bytearray(found.size)
-    found.read_into(HostTarget(memoryview(target)), nothing)
-    assert target == Path("/proc/version").read_bytes()
-
-
-def test_a_file_that_tells_no_size_and_has_no_end_in_sight_is_refused(monkeypatch):
-    monkeypatch.setattr(demo_run, "_DEFAULT_SIZE", 8)
-    with pytest.raises(click.UsageError, match="reports size 0 but has more than 8 B"):
-        demo_run.Source(Path("/proc/version"))
 
 
 def test_no_time_and_no_rate_is_written_as_zero(capsys):

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 import pytest
 
-from dgkit.cli.demo_run import HostTarget, Source
+from dgkit.cli.demo_run import Source
 from dgkit.cli.json_file import output_file, write_document
 from dgkit.doca_trace import functions
 from dgkit.doca_trace.trace_file import read_trace
@@ -106,11 +106,10 @@ def _fill(path, folder):
     (folder / "file").write_bytes(b"x")
     source = Source(folder / "file")
     source._path = path
-    source.read_into(HostTarget(memoryview(bytearray(1))), lambda *_: None)
+    source.read_into(memoryview(bytearray(1)), lambda *_: None)
 
 
 @pytest.mark.parametrize("read", [
-    lambda path, _: Source(path),
     _fill,
     lambda path, _: read_trace(path, functions.load()),
     lambda path, _: student_notebook.load(path),
