@@ -8,7 +8,6 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -119,14 +118,7 @@ _MAX_WIDTH = 100
     "--nics",
     "maps",
     is_flag=True,
-    help="Show which NIC serves which GPU: a table, a drawing, and what NCCL and UCX take.",
-)
-@click.option(
-    "--svg",
-    default="",
-    show_default=False,
-    metavar="FILE",
-    help="With --nics: also write the drawing to FILE.",
+    help="Show which NIC serves which GPU: a table, the bridges, and what NCCL and UCX take.",
 )
 @click.option(
     "--from",
@@ -211,7 +203,7 @@ def doctor(**options: Any) -> int:
       dgkit doctor --symptom "ibv_modify_qp failed with error No such device"
       dgkit doctor --try
       dgkit doctor --program nccl
-      dgkit doctor --nics --svg nics.svg
+      dgkit doctor --nics
       dgkit doctor --compare good.snap bad.snap
       dgkit doctor --record host.snap --word rack7
       dgkit doctor --from host.snap --from dpu.snap
@@ -241,7 +233,6 @@ class _Options:
     peer: str | None
     keys: str
     maps: bool
-    svg: str
     files: tuple[str, ...]
     file: str | None
     word: str
@@ -335,15 +326,11 @@ def _program(options: _Options) -> int:
 def _nics(options: _Options) -> int:
     """Show which NIC serves which GPU."""
     from ..doctor.api import nics
-    from ..doctor.format.nics import svg
 
     if len(options.files) > 1:
         raise click.UsageError(f"--nics is about one machine: omit --from {options.files[1]}")
-    with _usage(*options.files, *([options.svg] if options.svg else [])):
+    with _usage(*options.files):
         found = nics(options.files[0] if options.files else None)
-        if options.svg:
-            with Path(options.svg).open("x", encoding="utf-8") as file:
-                file.write(svg(found))
     if options.json_:
         print_json(found.as_dict())
     else:
@@ -411,8 +398,6 @@ def _check_form(options: _Options) -> None:
         forms |= {"--from": bool(options.files), "--quick": options.fast}
     if options.maps:
         forms |= {"--nics": True, "--json": False, "CHECK": bool(options.checks)}
-    elif options.svg:
-        raise click.UsageError("--svg requires --nics")
     given = [name for name, wanted in forms.items() if wanted]
     forms_of_their_own = (explained, reported, options.symptom is not None, options.tries)
     single = any((*forms_of_their_own, options.maps, options.pair, options.program))

@@ -312,14 +312,12 @@ def test_axe_finds_no_serious_violation(book, dark):
     assert len(found["passes"]) > 10
 
 
-def test_the_drawing_of_nics_is_an_image_and_an_experiment_says_what_it_does(book):
+def test_the_nics_are_a_table_and_an_experiment_says_what_it_does(book):
     book.cell(f"n = DoctorPanel({str(snapshot_file('dgx-a100'))!r})\nn")
     panel = book.ready("doctor", 1)
     expect(panel).to_have_attribute("data-running", "false")
     fold = panel.locator("details").filter(has_text="Which NIC for which GPU")
     fold.locator("summary").click()
-    expect(fold.get_by_role("img")).to_have_js_property("complete", True)
-    assert fold.get_by_role("img").evaluate("image => image.naturalWidth") > 300
     expect(fold.get_by_role("row")).to_have_count(9)
     panel.locator("summary").filter(has_text="Compare with a snapshot").click()
     path = panel.get_by_label("Snapshot, on the kernel's machine")

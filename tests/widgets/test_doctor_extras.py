@@ -1,7 +1,5 @@
 """DoctorPanel: NICs of each GPU, experiments as buttons, and the comparison with a snapshot."""
 
-import base64
-
 import pytest
 from doctor.snapshots import snapshot_file
 from support.jupyter.panels import PanelError
@@ -25,14 +23,11 @@ def shown(view, *arguments, **options):
     return found
 
 
-def test_a_view_gets_the_nic_of_each_gpu_with_a_drawing_and_the_answer(view):
+def test_a_view_gets_the_nic_of_each_gpu_and_the_answer(view):
     nics = shown(view, A100).ask("hello")["nics"]
     assert nics["header"][:2] == ("GPU", "nearest NIC up")
     assert nics["rows"][1][:3] == ("GPU 1", "mlx5_1", "PXB")
     assert nics["answer"].startswith("Must a GPU and its NIC be under one bridge?")
-    kind, _, data = nics["image"].partition(",")
-    assert kind == "data:image/svg+xml;base64"
-    assert base64.b64decode(data).startswith(b"<svg ")
 
 
 def test_a_snapshot_has_no_experiments(view):

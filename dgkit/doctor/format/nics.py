@@ -1,8 +1,7 @@
-"""Map of NICs to GPUs: a table, a drawing as text and as SVG, and an answer in one sentence."""
+"""Map of NICs to GPUs: a table, the devices by bridge, and an answer in one sentence."""
 
 from __future__ import annotations
 
-import html
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -259,71 +258,3 @@ def _text(groups: Sequence[Group]) -> list[str]:
 
 def _devices(group: Group) -> str:
     return ", ".join(device.text for device in group.devices)
-
-
-_COLOURS = {"gpu": "#2e7d32", "nic": "#1565c0", "dpu": "#6a4c93"}
-_DOWN, _PAPER, _INK = "#8a8a8a", "#ffffff", "#202124"
-_ROW, _PILL, _GAP, _LEFT, _TEXT, _CHARACTER = 54, 190, 8, 12, 11, 7  # px
-
-
-def svg(found: NicMap) -> str:
-    """Return the drawing as an SVG document: a row for each bridge, lines from GPUs to NICs."""
-    columns = max((len(group.devices) for group in found.groups), default=1)
-    width = max(640, 2 * _LEFT + columns * (_PILL + _GAP))
-    places: dict[str, tuple[float, float]] = {}
-    parts: list[str] = []
-    y, socket = 28.0, ""
-    for group in found.groups:
-        if group.socket != socket:
-            socket = group.socket
-            parts.append(_label(_LEFT, y, socket, bold=True))
-            y += 16
-        parts.append(_label(_LEFT, y + 4, group.bridge))
-        for at, device in enumerate(group.devices):
-            x = _LEFT + at * (_PILL + _GAP)
-            parts.append(_pill(x, y + 10, device))
-            places[device.name.partition(" (")[0]] = (x, y + 10)
-        y += _ROW
-    arcs = [_arc(places, choice) for choice in found.choices]
-    text = html.escape(found.answer)
-    answer = textwrap.wrap(found.answer, (width - 2 * _LEFT) // _CHARACTER)
-    parts += [_label(_LEFT, y + 8 + at * 15, line) for at, line in enumerate(answer)]
-    height = y + 12 + 15 * len(answer)
-    size = f'width="{width}" height="{height:g}" viewBox="0 0 {width} {height:g}"'
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" font-family="sans-serif" '
-        f'font-size="{_TEXT}"><title>Which NIC for which GPU. {text}</title>'
-        f'<rect width="100%" height="100%" fill="{_PAPER}"/>'
-        f"{''.join(parts)}{''.join(arcs)}</svg>\n"
-    )
-
-
-def _label(x: float, y: float, text: str, *, bold: bool = False) -> str:
-    weight = ' font-weight="bold"' if bold else ""
-    said = html.escape(one_line(text))
-    return f'<text x="{x:g}" y="{y:g}" fill="{_INK}"{weight}>{said}</text>'
-
-
-def _pill(x: float, y: float, device: Device) -> str:
-    colour = _COLOURS[device.kind] if device.state in ("", "up") else _DOWN
-    said = html.escape(one_line(device.text))
-    return (
-        f'<rect x="{x:g}" y="{y:g}" width="{_PILL}" height="24" rx="5" fill="{colour}"/>'
-        f'<text x="{x + 6:g}" y="{y + 16:g}" fill="{_PAPER}">{said}</text>'
-    )
-
-
-def _arc(places: dict[str, tuple[float, float]], choice: Choice) -> str:
-    """Return a line from a GPU to its NIC, if both are drawn."""
-    gpu = places.get(choice.gpu.partition(" (")[0])
-    nic = places.get(choice.nic.name) if choice.nic else None
-    if gpu is None or nic is None:
-        return ""
-    (x1, y1), (x2, y2) = gpu, nic
-    if y1 == y2:  # in one row: below it
-        x1, x2 = x1 + _PILL / 2, x2 + _PILL / 2
-        d = f"M{x1:g} {y1 + 24:g} Q{(x1 + x2) / 2:g} {y1 + 40:g} {x2:g} {y2 + 24:g}"
-    else:  # to the right of both
-        x1, x2, y1, y2 = x1 + _PILL, x2 + _PILL, y1 + 12, y2 + 12
-        d = f"M{x1:g} {y1:g} Q{max(x1, x2) + 40:g} {(y1 + y2) / 2:g} {x2:g} {y2:g}"
-    return f'<path d="{d}" fill="none" stroke="{_INK}" stroke-width="1.5"/>'

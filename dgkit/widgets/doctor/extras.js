@@ -17,15 +17,12 @@ const fold = (title, ...children) => h("details", { hidden: true }, h("summary",
 export function makeNics() {
   const answer = h("p", { class: "dg-why" });
   const table = h("div");
-  const image = h("img", { class: "dg-nics" });
-  const part = fold("Which NIC for which GPU", answer, table, image);
+  const part = fold("Which NIC for which GPU", answer, table);
   const draw = (nics) => {
     part.hidden = !nics;
     if (!nics) return;
     answer.textContent = nics.answer;
     table.replaceChildren(textTable("NICs of each GPU", nics.header, nics.rows));
-    image.src = nics.image;
-    image.alt = `Drawing of GPUs and NICs by bridge. ${nics.answer}`;
   };
   return { part, draw };
 }

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from base64 import b64encode
 from typing import TYPE_CHECKING
 
 from ...doctor.experiments.overrule import TITLES
-from ...doctor.format.nics import NicMap, svg, table_rows
+from ...doctor.format.nics import NicMap, table_rows
 from ...doctor.format.summary import tried_kinds
 from ...doctor.snapshot_comparison import Comparison, Difference
 from .diagnosis_task import Request, Result
@@ -24,17 +23,11 @@ def serialize_request(request: Request, at: list[int]) -> Json:
 
 
 def serialize_nics(found: NicMap | None) -> Json | None:
-    """Return the table, the answer, and the drawing as an image's address."""
+    """Return the table and the answer."""
     if found is None or not found.choices:
         return None
     header, *rows = table_rows(found)
-    image = b64encode(svg(found).encode()).decode()
-    return {
-        "header": header,
-        "rows": rows[:_MAX_ROWS],
-        "answer": found.answer,
-        "image": f"data:image/svg+xml;base64,{image}",
-    }
+    return {"header": header, "rows": rows[:_MAX_ROWS], "answer": found.answer}
 
 
 def serialize_experiments(result: Result) -> list[Json]:
