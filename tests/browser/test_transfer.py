@@ -72,16 +72,12 @@ def test_long_text_that_is_pasted_is_refused(board, panel):
     expect(panel.get_by_text("60,000 characters pasted; the limit is 4,096")).to_be_visible()
 
 
-def test_it_reads_and_keeps_what_it_read(board, panel):
+def test_it_shows_what_it_read(board, panel):
     board.execute("sheet.array[:16] = np.frombuffer(b'read by the DPU.', 'u1')")
     panel.get_by_label("Operation").select_option("read")
     panel.get_by_label("Size, bytes").fill("16")
     expect(start(panel)).to_contain_text("read sheet")
     expect(panel.get_by_label("First bytes of the last read")).to_contain_text("72 65 61")
-    panel.get_by_label("Keep as variable").fill("got")
-    panel.get_by_role("button", name="Keep", exact=True).click()
-    expect(panel.get_by_role("status").filter(has_text="got")).to_be_visible()
-    assert board.value("bytes(got)") == b"read by the DPU."
 
 
 def test_the_arrow_keys_go_to_the_buttons_of_the_transfers(panel):

@@ -126,25 +126,6 @@ def test_variables_that_are_memory_are_offered_and_nothing_else(notebook):
     assert found["seen"]["readonly"]
 
 
-@pytest.mark.parametrize("name", ["", "2x", "a b", "class", "a.b", None])
-def test_a_name_that_is_none_is_refused(notebook, name):
-    with pytest.raises(ValueError, match="not a valid variable name"):
-        namespace.bind(name, b"", mine={})
-
-
-def test_a_variable_is_not_overwritten_unless_it_was_kept_before(notebook):
-    mine = b"1" * 100
-    namespace.bind("data", mine, mine={})
-    with pytest.raises(ValueError, match="already"):
-        namespace.bind("data", b"2", mine={})
-    namespace.bind("data", b"3", mine={"data": mine})
-    assert notebook["data"] == b"3"
-    with pytest.raises(ValueError, match="already"):
-        namespace.bind("data", b"4", mine={"data": mine})
-    assert notebook["data"] == b"3"
-    assert namespace.still_bound({"data": mine, "gone": mine}) == {}
-
-
 class Huge:
     """More bytes than there are; who touches one fails."""
 

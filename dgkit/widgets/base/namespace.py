@@ -1,11 +1,9 @@
-"""The notebook's variables: finding memory, evaluating expressions, binding bytes to a name."""
+"""The notebook's variables: finding memory, evaluating expressions."""
 
 from __future__ import annotations
 
-import builtins
 import keyword
 import sys
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ... import memory
@@ -51,7 +49,8 @@ def variable(name: str) -> Any:
     Raises:
         ValueError: The name is invalid, or no such variable exists.
     """
-    _check_identifier(name)
+    if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name):
+        raise ValueError(f"{name!r} is not a valid variable name")
     variables = user_namespace()
     if name not in variables:
         raise ValueError(f"the notebook has no variable {name!r}: run the cell that defines it")
@@ -136,47 +135,3 @@ def _check_size(result: Any, max_size: int) -> None:
     size = len(result) if isinstance(result, bytes | bytearray) else getattr(result, "nbytes", 0)
     if isinstance(size, int) and size > max_size:
         raise ValueError(f"the result has {size_text(size)}; the limit is {size_text(max_size)}")
-
-
-def check_available(name: str, *, mine: Mapping[str, object]) -> None:
-    """Check that a name can be bound without overwriting a variable of the user.
-
-    Args:
-        name: The new variable's name.
-        mine: Values bound earlier by the caller, by name; these may be overwritten.
-
-    Raises:
-        ValueError: The name is invalid, a Python builtin, or bound to a value not in `mine`.
-    """
-    _check_identifier(name)
-    variables = user_namespace()
-    if hasattr(builtins, name):
-        raise ValueError(f"{name!r} is a Python builtin: use another name")
-    if name in variables and not (name in mine and variables[name] is mine[name]):
-        kind = type(variables[name]).__name__
-        raise ValueError(f"the notebook already has a variable {name!r} ({kind}): use another name")
-
-
-def bind(name: str, value: Any, *, mine: Mapping[str, object]) -> None:
-    """Bind a value to a variable of the notebook.
-
-    Args:
-        name: The variable's name.
-        mine: See `check_available`.
-
-    Raises:
-        ValueError: See `check_available`.
-    """
-    check_available(name, mine=mine)
-    user_namespace()[name] = value
-
-
-def still_bound(values: Mapping[str, T]) -> dict[str, T]:
-    """Return the values that the notebook still has under their names."""
-    variables = user_namespace() if values else {}
-    return {name: value for name, value in values.items() if variables.get(name) is value}
-
-
-def _check_identifier(name: str) -> None:
-    if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name):
-        raise ValueError(f"{name!r} is not a valid variable name")

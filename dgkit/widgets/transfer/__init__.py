@@ -2,8 +2,8 @@
 
 `transfer`: the panel.
 `request`: a validated request, and the data that a write sends.
-`request_runner`: running a request; records and statistics of its transfers, and the bytes of the
-last read.
+`request_runner`: running a request; records and statistics of its transfers, and the first
+bytes of the last read.
 `timeline`: the listed transfers on one time axis.
 """
 

@@ -7,13 +7,11 @@ import time
 from array import array
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ... import html_cards
 from ...errors import ClosedError, DgkitError, PeerLost, PeerTimeout, TransferError
 from ...units import plural
-from ..base import namespace
 from ..base.scheduler import STEP_S, TICK_S, StallTimer, Steps, Task, cancel_all, wait_done
 from ..base.session_model import SessionModel
 from .request import Request
@@ -290,76 +288,8 @@ class Timings:
 _HEAD = 128  # bytes that are displayed
 
 
-@dataclass(frozen=True, slots=True)
-class _Read:
-    """A completed read; `transfer` holds its bytes and is None once they are kept or discarded."""
-
-    record: Json
-    size: int
-    head: bytes
-    transfer: SessionTransfer | None
-
-
-class ReadResult:
-    """The result of the last read.
-
-    All of its bytes stay in this process until they are kept, discarded, or replaced by the next
-    read.
-    """
-
-    def __init__(self) -> None:
-        self._read: _Read | None = None
-        self._kept: dict[str, bytes] = {}
-
-    def store(self, record: Json, transfer: SessionTransfer) -> None:
-        """Replace the result by that of a completed read."""
-        self._read = _Read(record, transfer.size, transfer.first(_HEAD), transfer)
-
-    def state(self) -> Json | None:
-        """Return what a view draws; `whole` is true while all bytes are held."""
-        read = self._read
-        if read is None:
-            return None
-        lines = html_cards.hex_lines(read.head, offset=read.record["offset"])
-        state = {"number": read.record["number"], "what": read.record["what"]}
-        return state | {"size": read.size, "lines": lines, "whole": read.transfer is not None}
-
-    def keep(self, name: str) -> int:
-        """Bind the bytes to a variable of the notebook and release them here.
-
-        Args:
-            name: The variable; it may replace only a value that was kept under this name before.
-
-        Returns:
-            The number of bytes.
-
-        Raises:
-            ValueError: No bytes are held, or the name is invalid or taken.
-        """
-        read = self._read
-        if read is None:
-            raise ValueError("nothing has been read yet")
-        if read.transfer is None:
-            raise ValueError("these bytes were kept or discarded already: read them again")
-        self.release_unbound()
-        namespace.check_available(name, mine=self._kept)
-        data = read.transfer.data
-        namespace.bind(name, data, mine=self._kept)
-        self._kept[name] = data
-        self._release(read)
-        return read.size
-
-    def discard(self) -> None:
-        """Release the bytes; the first ones stay for display."""
-        if self._read is not None:
-            self._release(self._read)
-
-    def release_unbound(self) -> None:
-        """Drop references to kept bytes whose variables no longer exist in the notebook."""
-        if self._kept:
-            self._kept = namespace.still_bound(self._kept)
-
-    def _release(self, read: _Read) -> None:
-        """Drop the bytes of a read but the first ones, unless a later read has replaced it."""
-        if self._read is read:
-            self._read = replace(read, transfer=None)
+def read_result(record: Json, transfer: SessionTransfer) -> Json:
+    """Describe a completed read for a view: its first bytes as lines of hex."""
+    lines = html_cards.hex_lines(transfer.first(_HEAD), offset=record["offset"])
+    about = {"number": record["number"], "what": record["what"]}
+    return about | {"size": transfer.size, "lines": lines}

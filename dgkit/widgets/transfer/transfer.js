@@ -1,7 +1,7 @@
 // TransferPanel: the form, the progress of a run, and the completions.
 
-import { button, field, h, statusLine } from "../base/elements.js";
-import { mark, replaceRows, showFieldError, tableOf } from "../base/forms.js";
+import { button, h, statusLine } from "../base/elements.js";
+import { replaceRows, tableOf } from "../base/forms.js";
 import { panel, pythonButton } from "../base/panel.js";
 import { micros, plural, sizeText } from "../base/units.js";
 import { makeForm } from "./form.js";
@@ -161,37 +161,13 @@ export function halves(line) {
   return text.length > 8 ? [half(0), half(8)] : [half(0)];
 }
 
-function makeReadResult(view, status) {
+function makeReadResult() {
   const title = h("strong");
   const lines = h("pre", { class: "dg-mono dg-bytes", tabindex: 0, "aria-label": "First bytes of the last read" });
-  const name = h("input", { value: "data", autocomplete: "off", spellcheck: "false" });
-  const keep = async (event) => {
-    event.preventDefault();
-    try {
-      const reply = await view.call("keep", { name: name.value.trim() });
-      mark(name);
-      view.clear();
-      status.textContent = reply.text;
-    } catch (error) {
-      showFieldError(view, { keep: name }, error);
-    }
-  };
-  const form = h(
-    "form",
-    { class: "dg-bar dg-keep", onsubmit: keep, oninput: () => mark(name), novalidate: true },
-    field("Keep as variable", name),
-    button("Keep", null, { type: "submit" }),
-    button("Discard", () => view.attempt("discard")),
-  );
-  const held = h("p", { class: "dg-help" });
-  const part = h("div", { hidden: true }, title, lines, form, held);
+  const part = h("div", { hidden: true }, title, lines);
   const draw = (result) => {
     part.hidden = !result;
     if (!result) return;
-    form.hidden = !result.whole;
-    held.textContent = result.whole
-      ? `The kernel holds all ${sizeText(result.size)} until they are kept or discarded, or the next read completes.`
-      : "The kernel holds only the bytes shown: to keep all of them, read them again.";
     if (part.dataset.number === String(result.number)) return;
     part.dataset.number = result.number;
     const shown = result.size > 16 * result.lines.length ? `, the first ${16 * result.lines.length} shown` : "";
@@ -214,7 +190,7 @@ function draw(view) {
   };
   const progress = makeProgress(view, status, setRunning);
   const summary = makeSummary();
-  const readResult = makeReadResult(view, status);
+  const readResult = makeReadResult();
   const completions = makeCompletions(view, status);
   const timeline = new Timeline(completions.choose);
   const fields = h("fieldset", {}, form.form);

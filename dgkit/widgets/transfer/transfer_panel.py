@@ -28,7 +28,7 @@ from .request import (
     from_python,
     make_request,
 )
-from .request_runner import ReadResult, Run, as_json
+from .request_runner import Run, as_json, read_result
 from .timeline import timeline
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class TransferPanel(SessionPanel):
         self._results_sent = 0.0
         self._run: Run | None = None
         self._lock = threading.Lock()
-        self._read_result = ReadResult()
+        self._read_result: Json | None = None
         self._written: set[int] = set()
         self._summary: Json | None = None
         super().__init__()
@@ -100,7 +100,7 @@ class TransferPanel(SessionPanel):
     def _results(self) -> Json:
         return {
             "completions": [as_json(record) for record in self._completions],
-            "summary": self._summary, "read_result": self._read_result.state(),
+            "summary": self._summary, "read_result": self._read_result,
         }  # fmt: skip
 
     @handler
@@ -208,14 +208,13 @@ class TransferPanel(SessionPanel):
         if request.op == "write":
             self._written.add(request.region.id)
         elif transfer is not None:
-            self._read_result.store(record, transfer)
+            self._read_result = read_result(record, transfer)
 
     def _on_progress(self, run: Run) -> None:
         """Update the views; called at most once a tick, and when the run has ended."""
         if run.ended:
             summary, request = run.timings.summary(), run.request
             self._summary = summary and {"what": f"{request.op} {request.region.name}", **summary}
-            self._read_result.release_unbound()
         if run.ended or time.monotonic() - self._results_sent > _RESULTS_INTERVAL_S:
             self._send_results()
         self._send_run(run)
@@ -234,20 +233,6 @@ class TransferPanel(SessionPanel):
     def _send_run(self, run: Run) -> None:
         state, outcome = (None, run.outcome()) if run.ended else (run.state(), "")
         self.broadcast("run", run=state, ended=outcome)
-
-    @handler
-    def keep(self, name: str) -> dict[str, str]:
-        """Bind the bytes of the last read to a variable of the notebook."""
-        with for_field("keep"):
-            size = self._read_result.keep(name)
-        self._send_results()
-        return {"text": f"{name} now holds {plural(size, 'byte')}"}
-
-    @handler
-    def discard(self) -> None:
-        """Release the memory of the last read."""
-        self._read_result.discard()
-        self._send_results()
 
     @handler
     def as_python(self, number: int) -> dict[str, str]:
@@ -280,7 +265,6 @@ class TransferPanel(SessionPanel):
         """Cancel the transfers."""
         if self._run is not None and self._run.task is not None:
             self._run.task.cancel()
-        self._read_result.discard()
 
     def static_html(self) -> str:
         """Return the last completions as a card."""
