@@ -1,7 +1,7 @@
 // AllocatePanel: the form, running fills, the live regions, a descriptor, the notebook's variables.
 
 import { button, choice, field, h, newId, statusLine } from "../base/elements.js";
-import { mark, replaceRows, showFieldError, tableOf, valueDefaults, valueError, valueNames } from "../base/forms.js";
+import { mark, patternFields, replaceRows, showFieldError, tableOf } from "../base/forms.js";
 import { toClipboard } from "../base/page.js";
 import { panel, pythonButton } from "../base/panel.js";
 import { parseShape, sizeText } from "../base/units.js";
@@ -12,54 +12,44 @@ function memoryControls(view) {
     shape: h("input", { value: "1M", autocomplete: "off", spellcheck: "false" }),
     dtype: choice(view.state.dtypes),
     on: h("select"),
-    fill: choice(view.state.fills),
-    value: h("input", { autocomplete: "off" }),
   };
 }
 
-// Marks invalid fields and shows the size in bytes. `parameter` is the value that the fill takes.
-function checkMemory(c, parameter, size) {
+// Marks invalid fields and shows the size in bytes.
+function checkMemory(c, pattern, size) {
   const lengths = parseShape(c.shape.value);
   const valid = mark(c.shape, lengths ? "" : "lengths such as 1024, 1024 or 4096 or 1M");
   const bytes = (lengths ?? []).reduce((product, length) => product * length, Number(c.dtype.value.slice(1)));
   size.textContent = valid ? `= ${sizeText(bytes)}` : "";
-  mark(c.value, valueError(parameter, c.value.value));
+  mark(pattern.value, pattern.error());
   mark(c.on);
 }
 
-async function sendMemory(view, c, parameter, status) {
-  const fill = parameter ? `${c.fill.value}:${c.value.value}` : c.fill.value;
-  const fields = { shape: c.shape.value, dtype: c.dtype.value, on: c.on.value, fill, name: c.name.value.trim() };
+async function sendMemory(view, c, pattern, status) {
+  const fields = { shape: c.shape.value, dtype: c.dtype.value, on: c.on.value, name: c.name.value.trim() };
   view.clear(); // first: the work that the call starts may report an error before the reply
   status.textContent = "Allocating…";
   try {
-    await view.call("make", fields);
+    await view.call("make", { ...fields, fill: pattern.text() });
     c.name.value = ""; // a name is for a single region
   } catch (error) {
     status.textContent = "";
-    showFieldError(view, { ...c, fill: parameter ? c.value : c.fill }, error);
+    showFieldError(view, { ...c, fill: pattern.control() }, error);
   }
 }
 
 function makeForm(view, status) {
   const c = memoryControls(view);
   const size = h("output", { class: "dg-size", "aria-live": "polite" });
-  const value = field("Seed", c.value);
+  const pattern = patternFields(view.state.fills, view.state.fills[0][0]);
   const submit = button("Allocate", null, { class: "dg-button dg-main", type: "submit" });
-  const parameter = () => view.state.fills.find(([kind]) => kind === c.fill.value)[2];
-  const check = () => checkMemory(c, parameter(), size);
-  const fillChanged = () => {
-    c.value.value = valueDefaults[parameter()] ?? "";
-    value.hidden = !parameter();
-    value.querySelector("label").textContent = valueNames[parameter()] ?? "Value";
-    check();
-  };
+  const check = () => checkMemory(c, pattern, size);
   const send = (event) => {
     event.preventDefault();
     check();
     const invalid = form.querySelector('[aria-invalid="true"]');
     if (invalid) invalid.focus();
-    else sendMemory(view, c, parameter(), status);
+    else sendMemory(view, c, pattern, status);
   };
   const form = h(
     "form",
@@ -68,13 +58,13 @@ function makeForm(view, status) {
     field("Shape, items", c.shape),
     field("dtype", c.dtype),
     field("Location", c.on),
-    field("Fill pattern", c.fill),
-    value,
+    field("Fill pattern", pattern.kind),
+    pattern.valueBox,
     h("div", { class: "dg-wide dg-bar" }, submit, size),
   );
-  c.fill.addEventListener("change", fillChanged);
-  fillChanged();
-  return { form, controls: c, submit };
+  pattern.kind.addEventListener("change", check); // after its value has changed
+  check();
+  return { form, controls: { ...c, fill: pattern.kind }, submit };
 }
 
 // The places for memory; unavailable ones are listed but disabled, with the reason.

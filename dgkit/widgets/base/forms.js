@@ -1,6 +1,6 @@
 // Forms and tables: errors are shown next to their field; focus moves on from a removed row.
 
-import { focusedElement, h, newId } from "./elements.js";
+import { choice, field, focusedElement, h, newId } from "./elements.js";
 
 // Marks a control as invalid with a message next to it, or as valid if the message is empty.
 export function mark(control, message = "") {
@@ -29,9 +29,8 @@ export function showFieldError(view, controls, error) {
 }
 
 // Label and default of a pattern's value.
-export const valueNames = { seed: "Seed", byte: "Byte", text: "Text" };
-
-export const valueDefaults = { seed: "1", byte: "0xab", text: "dgkit " };
+const valueNames = { seed: "Seed", byte: "Byte", text: "Text" };
+const valueDefaults = { seed: "1", byte: "0xab", text: "dgkit " };
 
 // The message for an invalid value of a pattern, or "".
 export function valueError(kind, text) {
@@ -39,6 +38,31 @@ export function valueError(kind, text) {
   if (kind === "seed" && !(number >= 0)) return "an integer, 0 or more";
   if (kind === "byte" && !(number >= 0 && number <= 255)) return "0 to 255, or 0x00 to 0xff";
   return kind === "text" && !text ? "enter the text to repeat" : "";
+}
+
+// A choice of a pattern, and the field of its value, which is shown if the pattern takes one.
+export function patternFields(fills, first) {
+  const kind = choice(fills);
+  kind.value = first;
+  const value = h("input", { autocomplete: "off" });
+  const valueBox = field("Value", value);
+  const parameter = () => fills.find(([name]) => name === kind.value)[2];
+  const changed = () => {
+    value.value = valueDefaults[parameter()] ?? "";
+    valueBox.hidden = !parameter();
+    valueBox.querySelector("label").textContent = valueNames[parameter()] ?? "Value";
+  };
+  kind.addEventListener("change", changed);
+  changed();
+  return {
+    kind,
+    value,
+    valueBox,
+    hasValue: () => Boolean(parameter()),
+    text: () => (parameter() ? `${kind.value}:${value.value}` : kind.value),
+    error: () => valueError(parameter(), value.value),
+    control: () => (parameter() ? value : kind), // which an error is about
+  };
 }
 
 // A table with a caption and headers; ">" at the start of a header marks a column of numbers. A last

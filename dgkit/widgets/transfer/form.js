@@ -1,7 +1,7 @@
 // The form of TransferPanel: operation, region, payload, repetitions.
 
 import { button, choice, field, h, MAX_TEXT, setOptions } from "../base/elements.js";
-import { mark, showFieldError, valueDefaults, valueError, valueNames } from "../base/forms.js";
+import { mark, patternFields, showFieldError } from "../base/forms.js";
 import { parseSize, sizeText } from "../base/units.js";
 
 const payloadKinds = [
@@ -17,40 +17,29 @@ const payloadHelp = {
 
 // A control for each kind of payload; only that of the selected kind is shown.
 function makePayloads(view) {
+  const pattern = patternFields(view.state.fills, "counter");
   const area = (value) => h("textarea", { rows: 2, spellcheck: "false", ".value": value });
   const c = {
     text: area("hello from the DPU"),
     hex: area("de ad be ef"),
-    pattern: choice(view.state.fills, { ".value": "counter" }),
+    pattern: pattern.kind,
     expression: h("input", { spellcheck: "false", autocomplete: "off", placeholder: "np.arange(64)" }),
   };
   const labels = { text: "Text", hex: "Hex digits", pattern: "Pattern", expression: "Expression" };
   const boxes = Object.fromEntries(
     Object.entries(c).map(([kind, control]) => [kind, field(labels[kind], control, payloadHelp[kind])]),
   );
-  const value = h("input", { autocomplete: "off" });
-  const valueBox = field("Seed", value);
-  const parameter = () => view.state.fills.find(([kind]) => kind === c.pattern.value)[2];
-  const patternChanged = () => {
-    valueBox.querySelector("label").textContent = valueNames[parameter()] ?? "Value";
-    value.value = valueDefaults[parameter()] ?? "";
-  };
-  c.pattern.value = "counter";
-  c.pattern.addEventListener("change", patternChanged);
   const show = (kind) => {
     for (const [name, box] of Object.entries(boxes)) box.hidden = name !== kind;
-    valueBox.hidden = kind !== "pattern" || !parameter();
+    pattern.valueBox.hidden = kind !== "pattern" || !pattern.hasValue();
   };
-  const wireValue = (kind) => (kind === "pattern" && parameter() ? `${c.pattern.value}:${value.value}` : c[kind].value);
-  const control = (kind) => (kind === "pattern" && parameter() ? value : c[kind]);
-  const error = (kind) => (kind === "pattern" ? valueError(parameter(), value.value) : payloadError(kind, c[kind]));
   return {
-    boxes: [...Object.values(boxes), valueBox],
-    all: [...Object.values(c), value],
+    boxes: [...Object.values(boxes), pattern.valueBox],
+    all: [...Object.values(c), pattern.value],
     show,
-    wireValue,
-    control,
-    error,
+    wireValue: (kind) => (kind === "pattern" ? pattern.text() : c[kind].value),
+    control: (kind) => (kind === "pattern" ? pattern.control() : c[kind]),
+    error: (kind) => (kind === "pattern" ? pattern.error() : payloadError(kind, c[kind])),
   };
 }
 
