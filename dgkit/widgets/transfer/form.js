@@ -78,8 +78,8 @@ function refuseLongText(event) {
   const { length } = (event.clipboardData ?? event.dataTransfer)?.getData("text/plain") ?? "";
   if (length <= MAX_TEXT || event.target.maxLength !== MAX_TEXT) return;
   event.preventDefault();
-  const numbers = [length, MAX_TEXT].map((number) => number.toLocaleString("en-US"));
-  mark(event.target, `${numbers[0]} characters pasted; the limit is ${numbers[1]}: write a variable, by NumPy expression`);
+  const [given, limit] = [length, MAX_TEXT].map((number) => number.toLocaleString("en-US"));
+  mark(event.target, `${given} characters pasted; the limit is ${limit}`);
 }
 
 function makeControls(view) {
