@@ -103,11 +103,6 @@ def compare(first: Machine, second: Machine, *, goal: Goal | None, size: int = S
     return _compared(diagnosis, diagnose([second], goal=diagnosis.goal, size=size))
 
 
-def against(first: Machine, second: Diagnosis) -> Comparison:
-    """Judge a recorded machine for the goal of a diagnosis, and compare."""
-    return _compared(diagnose([first], goal=second.goal, size=second.case.size), second)
-
-
 def _compared(first: Diagnosis, second: Diagnosis) -> Comparison:
     checks = [_difference(name, first, second) for name in _names(first, second)]
     different = [check for check in checks if _comparable(check.first) != _comparable(check.second)]

@@ -4,7 +4,6 @@ import contextlib
 import re
 from pathlib import Path
 
-import nbformat
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
@@ -287,7 +286,7 @@ def test_who_dismisses_an_error_by_the_keyboard_is_where_it_came_from(board):
     expect(panel.get_by_role("button", name="Allocate")).to_be_focused()
 
 
-def test_its_panels_are_in_tabs_as_the_user_likes_also_with_the_next_kernel(notebook):
+def test_its_panels_are_in_tabs_as_the_user_likes(notebook):
     cell = notebook.add(QUIET)
     notebook.run(cell)
     for name in PANELS:
@@ -308,16 +307,6 @@ def test_its_panels_are_in_tabs_as_the_user_likes_also_with_the_next_kernel(note
     notebook.value("d.session.empty(4096, name='in a tab').id")
     expect(notebook.panel("hexview").get_by_role("grid")).to_be_visible()
     notebook.lab_page.shot("dashboard-tabs")
-    stored = lambda: nbformat.read(notebook.save(), as_version=4).metadata.get("dgkit")  # noqa: E731
-    wanted = {"dashboard": {"arrangement": "tabs", "tab": "hex"}}
-    until(lambda: stored() == wanted, "the notebook has the choice")
-
-    notebook.restart_kernel()
-    notebook.run(cell)
-    expect(tab("Memory")).to_have_attribute("aria-selected", "true")
-    expect(notebook.panel("hexview")).to_be_visible()
-    expect(notebook.panel("allocate")).to_be_hidden()
-    until(lambda: notebook.value("(d.arrangement, d.tab)") == ("tabs", "hex"), "the kernel knows")
     notebook.cell("d.arrangement = 'rows'")
     for name in ("hexview", "latency"):
         expect(notebook.panel(name)).to_be_visible()

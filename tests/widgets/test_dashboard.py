@@ -280,10 +280,10 @@ def test_one_that_was_stopped_before_it_is_shown_does_nothing_by_itself(view):
 
 def test_its_panels_are_in_rows_or_in_tabs_in_all_views(session, view):
     board = view(dashboard(session))
-    first = {"arrangement": "rows", "tab": "hex", "chosen": False}
+    first = {"arrangement": "rows", "tab": "hex"}
     assert board.ask("hello")["arranged"] == first
     board.ask("arrange", arrangement="tabs", tab="hex")
-    chosen = {"arrangement": "tabs", "tab": "hex", "chosen": True}
+    chosen = {"arrangement": "tabs", "tab": "hex"}
     assert [fields["arranged"] for fields in board.of("arranged")] == [chosen]
     assert board.ask("hello")["arranged"] == chosen
     with pytest.raises(PanelError, match="arrangement is 'heap'; it must be one of"):

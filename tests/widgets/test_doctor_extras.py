@@ -1,4 +1,4 @@
-"""DoctorPanel: NICs of each GPU, experiments as buttons, and the comparison with a snapshot."""
+"""DoctorPanel: NICs of each GPU, and experiments as buttons."""
 
 import pytest
 from doctor.snapshots import snapshot_file
@@ -69,37 +69,3 @@ def test_the_end_of_doca_in_software_is_shown_too(view):
         "ok",
         "1 of 1 works",
     )
-
-
-def test_a_snapshot_is_compared_with_another_one_and_what_decides_comes_first(view):
-    bad, good = (str(snapshot_file(name)) for name in ("bf2-nic-mode", "bf2-dpu-mode"))
-    found = shown(view, bad, "arm-dma", compare=good).ask("hello")["compared"]
-    assert found["names"] == ["bf2-dpu-mode.snap", "bf2-nic-mode.snap"]
-    assert found["verdicts"] == ["ok", "fail"]
-    (row,) = found["rows"]
-    assert (row["check"], row["decides"], row["verdicts"]) == (
-        "bluefield-mode",
-        True,
-        ["ok", "fail"],
-    )
-
-
-def test_a_view_chooses_the_snapshot_to_compare_with_and_none_again(view, tmp_path):
-    panel = shown(view, str(snapshot_file("bf2-nic-mode")), "arm-dma")
-    assert panel.ask("hello")["compared"] is None
-    panel.ask("compare", path=f" {snapshot_file('bf2-dpu-mode')} ")
-    panel.panel.wait(20)
-    assert panel.ask("hello")["compared"]["verdicts"] == ["ok", "fail"]
-    with pytest.raises(PanelError, match="nowhere"):
-        panel.ask("compare", path=str(tmp_path / "nowhere"))
-    assert panel.ask("hello")["compared"] is not None
-    panel.ask("compare", path="")
-    panel.panel.wait(20)
-    assert panel.ask("hello")["compared"] is None
-
-
-def test_a_file_to_compare_with_that_is_none_is_refused(tmp_path):
-    path = tmp_path / "x.snap"
-    path.write_text("{}")
-    with pytest.raises(ValueError, match="not a snapshot"):
-        DoctorPanel(A100, compare=path)

@@ -27,19 +27,6 @@ export function download(name, type, data) {
   setTimeout(() => URL.revokeObjectURL(url), 10000);
 }
 
-const METADATA = "dgkit"; // key in a notebook's metadata
-
-// What panels keep in the notebook that shows them, for later kernels: values of its metadata by
-// name. A page without a notebook (Voila) keeps nothing.
-export function notebookMetadata(view) {
-  const notebook = view.model.widget_manager?.context?.model;
-  const all = () => notebook?.getMetadata?.(METADATA) ?? {};
-  return {
-    read: (name) => all()[name],
-    write: (name, value) => notebook?.setMetadata?.(METADATA, { ...all(), [name]: value }),
-  };
-}
-
 export const isDark = () => {
   const light = document.body.dataset.jpThemeLight;
   return light ? light === "false" : matchMedia("(prefers-color-scheme: dark)").matches;

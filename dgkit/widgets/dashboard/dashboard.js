@@ -2,7 +2,7 @@
 
 import { allocate } from "../allocate/allocate.js";
 import { button, h, keepFocus, newId } from "../base/elements.js";
-import { notebookMetadata, reportVisibility } from "../base/page.js";
+import { reportVisibility } from "../base/page.js";
 import { panel } from "../base/panel.js";
 import { hexview } from "../hexview/hexview.js";
 import { latency } from "../latency/latency.js";
@@ -32,15 +32,12 @@ function reasons(why) {
   );
 }
 
-// The choice of rows or tabs. It is part of the kernel's state, so that all views show the same,
-// and is kept for the next kernel in the notebook's metadata, except in pages without a notebook
-// (Voila).
+// The choice of rows or tabs. It is part of the kernel's state, so that all views show the same.
 function makeArrangement(view, slots) {
   const buttons = ARRANGEMENTS.map(([name, text]) =>
     button(text, () => choose({ arrangement: name }), { "data-name": name }),
   );
   const element = h("div", { class: "dg-row", role: "group", "aria-label": "Arrangement of the panels" }, ...buttons);
-  const notebook = notebookMetadata(view);
   let calls = 0; // while a call of this view is in progress, messages are about an earlier choice
   const show = (arranged) => {
     view.state.arranged = { ...view.state.arranged, ...arranged };
@@ -52,18 +49,12 @@ function makeArrangement(view, slots) {
     const { arrangement, tab } = { ...view.state.arranged, ...change };
     show({ arrangement, tab });
     calls++;
-    const reply = await view.attempt("arrange", { arrangement, tab });
+    await view.attempt("arrange", { arrangement, tab });
     calls--;
-    if (reply) notebook.write("dashboard", { arrangement, tab });
-  };
-  const recall = () => {
-    const { arrangement, tab } = notebook.read("dashboard") ?? {};
-    if (view.state.arranged.chosen || !ARRANGEMENTS.some(([name]) => name === arrangement) || !(tab in TITLES)) return;
-    view.call("arrange", { arrangement, tab }).catch(view.fail);
   };
   slots.onTab = (tab) => choose({ tab });
   view.on("arranged", ({ arranged }) => calls || show(arranged));
-  return { element, show, recall };
+  return { element, show };
 }
 
 // The median as one large number, and what it is of.
@@ -302,7 +293,6 @@ function drawDashboard(view) {
   });
   view.on("restarted", ({ state }) => draw(state));
   draw(view.state);
-  arrangement.recall();
   showTop(view);
   reportVisibility(view, newId(), REPORT_MS); // counters are queried for visible views only
   return () => slots.end();

@@ -152,7 +152,6 @@ class Dashboard(SessionPanel):
         self._sample_task: scheduler.Task | None = None
         self._arrangement, self._tab = "rows", "hex"
         self.document = _document()
-        self._arranged = False  # whether a user or a cell chose the arrangement
         self.requested()
         super().__init__()
         _open.append(self)
@@ -244,9 +243,6 @@ class Dashboard(SessionPanel):
     def arrange(self, arrangement: str, tab: str) -> None:
         """Show the panels in rows or in tabs, in all views.
 
-        The choice in a view is also stored in its notebook's metadata, as `dgkit.dashboard`: there
-        a dashboard of a later kernel finds it.
-
         Args:
             arrangement: "rows" or "tabs".
             tab: The panel that tabs show.
@@ -255,12 +251,12 @@ class Dashboard(SessionPanel):
             raise ValueError(f"arrangement is {arrangement!r}; it must be one of {_ARRANGEMENTS}")
         if tab not in Panels._fields:
             raise ValueError(f"tab is {tab!r}; it must be one of {Panels._fields}")
-        self._arrangement, self._tab, self._arranged = arrangement, tab, True
+        self._arrangement, self._tab = arrangement, tab
         self.broadcast_state("arranged", lambda: {"arranged": self._arranged_state()})
         self.refresh_traits()
 
     def _arranged_state(self) -> Json:
-        return {"arrangement": self._arrangement, "tab": self._tab, "chosen": self._arranged}
+        return {"arrangement": self._arrangement, "tab": self._tab}
 
     # The sample run
 

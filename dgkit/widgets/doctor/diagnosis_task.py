@@ -20,7 +20,6 @@ from ...doctor.goals import Goal
 from ...doctor.machine import SIZE, Machine
 from ...doctor.registry import checks
 from ...doctor.runner import diagnose, live_machine
-from ...doctor.snapshot_comparison import Comparison, against
 from .topology_model import TopologyModel, topology_model
 
 T = TypeVar("T")
@@ -54,7 +53,6 @@ class Result:
         nics: NICs of each GPU; None if malformed readings prevent it.
         planned: Experiments that fit this machine; none for a snapshot.
         inferred: The diagnosis without experiments.
-        compared: Comparison with the other snapshot, if there is one.
     """
 
     diagnosis: Diagnosis
@@ -62,7 +60,6 @@ class Result:
     nics: NicMap | None = None
     planned: tuple[Experiment, ...] = ()
     inferred: Diagnosis | None = None
-    compared: Comparison | None = None
 
 
 def open_machines(snapshots: Sequence[Path]) -> list[Machine]:
@@ -80,11 +77,8 @@ def run(
     request: Request,
     before: Result | None,
     progress: Progress,
-    other: Path | None = None,
 ) -> Result:
     """Run the doctor. Blocks for seconds: never call it on the kernel's event loop.
-
-    `other` is a snapshot to compare with.
 
     The findings of a single check and of its consequences replace the corresponding ones in the
     result `before`.
@@ -100,10 +94,9 @@ def run(
         if not request.check or before is None:
             diagnosis = diagnose(machines, goal=request.goal, size=size, progress=progress)
             experiments = () if snapshots else tuple(_optional(lambda: plan(machines[0])) or ())
-            compared = None if other is None else against(load_machine(other), diagnosis)
             nics = _optional(lambda: nic_map(diagnosis.case.machine))
             topology = _optional(lambda: topology_model(diagnosis))
-            return Result(diagnosis, topology, nics, experiments, diagnosis, compared)
+            return Result(diagnosis, topology, nics, experiments, diagnosis)
         old = before.diagnosis
         only = _with_consequences(old, request.check)
         new = diagnose(machines, goal=old.goal, only=only, size=size, progress=progress)

@@ -4,7 +4,7 @@ import { choice, field, h, newId, statusLine } from "../base/elements.js";
 import { toClipboard } from "../base/page.js";
 import { panel } from "../base/panel.js";
 import { plural } from "../base/units.js";
-import { makeComparison, makeExperiments, makeNics } from "./extras.js";
+import { makeExperiments, makeNics } from "./extras.js";
 import { focusable, makeFindings, makePaths, setEnabled, verdictOf } from "./findings.js";
 import { makeTree } from "./tree.js";
 
@@ -91,9 +91,8 @@ export function draw(view) {
   const tree = makeTree(view);
   const nics = makeNics();
   const experiments = makeExperiments((kind) => view.attempt("experiment", { kind }));
-  const comparison = makeComparison((path) => view.attempt("compare", { path }));
   const { row, box, status } = controls;
-  const parts = [paths.part, findings.part, experiments.part, comparison.part, nics.part, tree.part];
+  const parts = [paths.part, findings.part, experiments.part, nics.part, tree.part];
   view.body.append(...head.parts, row, box, status, ...parts);
   const all = (state) => {
     head.draw(state.result);
@@ -102,7 +101,6 @@ export function draw(view) {
       paths.draw(state.result.data_paths);
     }
     experiments.draw(state.experiments);
-    comparison.draw(state.compared);
     nics.draw(state.nics);
     tree.draw(state.topology);
     controls.draw(state);

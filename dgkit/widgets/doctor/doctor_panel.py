@@ -19,12 +19,7 @@ from ..base.panel import handler
 from ..base.scheduler import BackgroundCall
 from ..figure.figure import BokehPanel
 from .diagnosis_task import Request, Result, open_machines, run
-from .extras import (
-    serialize_comparison,
-    serialize_experiments,
-    serialize_nics,
-    serialize_request,
-)
+from .extras import serialize_experiments, serialize_nics, serialize_request
 from .serialize import (
     THIS_MACHINE,
     require_different_sides,
@@ -53,7 +48,6 @@ class DoctorPanel(BokehPanel):
         goal: Goal or its name (`arm-dma`, `host-dma`, `rdma`, `gpunetio`, `p2p`, `gpu`,
             `laptop`); None chooses one by what the machine shows.
         size: GPU memory to be exported at once, in bytes or as "4G".
-        compare: A snapshot to compare with: what differs and matters is listed.
 
     Raises:
         ValueError: If there is no such goal, a file is not a snapshot, or two are of the same side.
@@ -68,8 +62,6 @@ class DoctorPanel(BokehPanel):
         snapshots: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None = None,
         goal: Goal | str | None = None,
         size: int | str = SIZE,
-        *,
-        compare: str | os.PathLike[str] | None = None,
     ) -> None:
         self._result: Result | None = None
         self._pair: tuple[str, str] | None = None
@@ -82,9 +74,6 @@ class DoctorPanel(BokehPanel):
         self._idle = threading.Event()
         self._closed = False
         self._paths = snapshot_paths(snapshots)
-        self._other = None if compare is None else snapshot_paths(compare)[0]
-        if self._other is not None:
-            open_machines([self._other])
         machines = open_machines(self._paths) if self._paths else []
         self._machines = [serialize_machine(machine) for machine in machines] or [THIS_MACHINE]
         require_different_sides(self._machines)
@@ -134,15 +123,6 @@ class DoctorPanel(BokehPanel):
         self._request(Request(self._goal, size=self._size, experiment=str(kind)))
 
     @handler
-    def compare(self, path: str) -> None:
-        """Compare with a snapshot, a file that the kernel can read; "" ends the comparison."""
-        other = snapshot_paths(path.strip())[0] if path.strip() else None
-        if other is not None:
-            open_machines([other])
-        self._other = other
-        self._request(Request(self._goal, size=self._size))
-
-    @handler
     def aim(self, goal: str) -> None:
         """Judge for another goal; `auto` chooses one from the machine's hardware."""
         self._goal = parse_goal(goal)
@@ -186,7 +166,6 @@ class DoctorPanel(BokehPanel):
             "topology": self._topology(),
             "nics": None if result is None else serialize_nics(result.nics),
             "experiments": [] if result is None else serialize_experiments(result),
-            "compared": None if result is None else serialize_comparison(result.compared),
             "failed": None if self._error is None else explain(self._error),
         }
 
@@ -224,8 +203,7 @@ class DoctorPanel(BokehPanel):
             latest[0] = (done, total)
 
         paths, before = self._paths, self._result
-        other = self._other
-        waiting = BackgroundCall(lambda: run(paths, request, before, progress, other)).wait()
+        waiting = BackgroundCall(lambda: run(paths, request, before, progress)).wait()
         try:
             while True:
                 next(waiting)

@@ -1,8 +1,7 @@
-// NICs of each GPU, experiments as buttons that say what they do, and the comparison with a snapshot.
+// NICs of each GPU, and experiments as buttons that say what they do.
 
-import { field, h } from "../base/elements.js";
+import { h } from "../base/elements.js";
 import { tableOf } from "../base/forms.js";
-import { plural } from "../base/units.js";
 import { focusable, verdictOf } from "./findings.js";
 
 // A table of texts.
@@ -44,30 +43,6 @@ export function makeExperiments(run) {
   const draw = (experiments) => {
     part.hidden = !experiments.length;
     list.replaceChildren(...experiments.map(item));
-  };
-  return { part, draw };
-}
-
-// `compare(path)` compares with a snapshot, or with none.
-export function makeComparison(compare) {
-  const line = h("p");
-  const table = h("div");
-  const path = h("input", { class: "dg-path", type: "text", spellcheck: false });
-  const button = focusable("Compare", () => compare(path.value), { "data-again": "" });
-  const row = h("div", { class: "dg-row" }, field("Snapshot, on the kernel's machine", path), button);
-  const part = fold("Compare with a snapshot", row, line, table);
-  part.hidden = false;
-  const draw = (compared) => {
-    line.hidden = table.hidden = !compared;
-    if (!compared) return;
-    const { names, verdicts, rows, same } = compared;
-    line.textContent = `${names[0]}: ${verdicts[0]}. ${names[1]}: ${verdicts[1]}. ${plural(same, "check")} the same.`;
-    const cells = rows.map(({ check, verdicts: words, found, decides }) => [
-      `${check}${decides ? " (decides)" : ""}`,
-      `${words[0]}: ${found[0]}`,
-      `${words[1]}: ${found[1]}`,
-    ]);
-    table.replaceChildren(textTable("What differs", ["check", ...names], cells));
   };
   return { part, draw };
 }

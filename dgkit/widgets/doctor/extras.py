@@ -1,4 +1,4 @@
-"""Serialization of NICs, experiments and comparisons for views: plain values, bounded."""
+"""Serialization of NICs and experiments for views: plain values, bounded."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from ...doctor.experiments.overrule import TITLES
 from ...doctor.format.nics import NicMap, table_rows
 from ...doctor.format.summary import tried_kinds
-from ...doctor.snapshot_comparison import Comparison, Difference
 from .diagnosis_task import Request, Result
 from .serialize import truncate
 
@@ -46,28 +45,3 @@ def serialize_experiments(result: Result) -> list[Json]:
         }
         for name, does in kinds.items()
     ]
-
-
-def serialize_comparison(found: Comparison | None) -> Json | None:
-    """Return the two names, the data paths and the checks that differ, relevant ones first."""
-    if found is None:
-        return None
-    both = (found.first, found.second)
-    return {
-        "names": [truncate(diagnosis.case.machine.name) for diagnosis in both],
-        "verdicts": [str(diagnosis.verdict) for diagnosis in both],
-        "rows": [_row(difference) for difference in found.differences[:_MAX_ROWS]],
-        "same": found.same,
-    }
-
-
-def _row(difference: Difference) -> Json:
-    both = (difference.first, difference.second)
-    sides = [truncate(findings[0].found) if findings else "not judged" for findings in both]
-    verdicts = [str(verdict) for verdict in difference.verdicts]
-    return {
-        "check": difference.check,
-        "decides": difference.is_relevant,
-        "verdicts": verdicts,
-        "found": sides,
-    }
