@@ -76,7 +76,9 @@ if TYPE_CHECKING:
     from .memory import wrap as wrap
     from .memory.gpu import GpuMemory as GpuMemory
     from .report import BandwidthReport as BandwidthReport
+    from .report import Differences as Differences
     from .report import LatencyReport as LatencyReport
+    from .report import differences as differences
     from .session import Monitor as Monitor
     from .session import Session as Session
     from .session import SessionRegion as SessionRegion
@@ -115,7 +117,7 @@ _NAMES = {
     "dma.prepared": ("PreparedOp",),
     "memory": ("HostMemory", "empty", "wrap"),
     "memory.gpu": ("GpuMemory",),
-    "report": ("BandwidthReport", "LatencyReport"),
+    "report": ("BandwidthReport", "Differences", "LatencyReport", "differences"),
     "session": (
         *("Monitor", "Session", "SessionRegion", "SessionTransfer", "TransferReport", "connect"),
     ),

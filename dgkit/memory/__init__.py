@@ -15,6 +15,7 @@ Modules:
     dmabuf: dma-buf of GPU memory, or its address for nvidia-peermem.
     cpu_mapping: GPU memory mapped for the CPU, and GDRCopy's library.
     gpu_info: GPUs of this process and their capabilities.
+    gpu_load: Load of each GPU of this machine.
     libcuda: Calls to the CUDA driver, made by no other module. Result codes as exceptions.
 
 The modules for GPU memory are loaded on first use.

@@ -12,7 +12,7 @@ region_factory.py     how regions are created; the open ones, and callbacks for 
 backend.py            Backend: the protocol of the two DPUs
 remote_dpu.py         backend where the DPU is an agent: requests, a chunk each
 local_dpu.py          backend where this process is the DPU
-session_transfer.py   SessionTransfer and TransferReport
+session_transfer.py   SessionTransfer, TransferReport and EndedWrite
 two_agents.py         backend where both sides are agents
 staging.py            memory that carries data between this process and the DPU
 session_reports.py    latency and bandwidth reports; memory to write to instead of a region
@@ -30,10 +30,12 @@ if TYPE_CHECKING:
     from .monitor import Sampled as Sampled
     from .session import Session as Session
     from .session_region import SessionRegion as SessionRegion
+    from .session_transfer import EndedWrite as EndedWrite
     from .session_transfer import SessionTransfer as SessionTransfer
     from .session_transfer import TransferReport as TransferReport
 
 _HOME = {
+    "EndedWrite": "session_transfer",
     "Monitor": "monitor",
     "Sampled": "monitor",
     "Session": "session",
@@ -42,7 +44,7 @@ _HOME = {
     "TransferReport": "session_transfer",
 }
 
-__all__ = ["Monitor", "Sampled", "Session", "SessionRegion", "SessionTransfer"]
+__all__ = ["EndedWrite", "Monitor", "Sampled", "Session", "SessionRegion", "SessionTransfer"]
 __all__ += ["TransferReport", "connect", "inspect"]
 
 

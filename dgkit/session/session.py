@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import threading
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..buffers import contiguous_view
-from ..callbacks import session_opened
+from ..callbacks import Callbacks, session_opened
 from ..errors import ClosedError, DgkitError, PeerError
 from ..sizes import MIB, RATE_BYTES
 from ..types import Access, parse_access
@@ -24,6 +26,7 @@ from .session_region import (
     check_region,
     checked_span,
 )
+from .session_transfer import EndedWrite
 
 if TYPE_CHECKING:
     from ..dma import Device
@@ -48,6 +51,7 @@ class Session(Unique):
     def __init__(self, resources: SessionResources) -> None:
         self.role = resources.role
         self._registry = RegionRegistry()
+        self._observers: Callbacks[[EndedWrite]] = Callbacks("a write of a session")
         self._restarting = threading.Lock()
         self._adopt_resources(resources)
         lifecycle.open_sessions.add(self)
@@ -226,6 +230,30 @@ class Session(Unique):
         """
         return self._registry.notify.add(call)
 
+    def on_write(self, call: Callable[[EndedWrite], object]) -> Callable[[], None]:
+        """Call a function after each write(), start_write() and copy(), and writing measurement.
+
+        It is called in the thread that ends the write, perhaps shortly after a wait for it has
+        returned, and must be quick. Writes of monitors, GPU queues and others are not reported.
+
+        Returns:
+            A function that unregisters it.
+        """
+        return self._observers.add(call)
+
+    @contextlib.contextmanager
+    def _report_write(
+        self, region: SessionRegion, offset: int, size: int, data: memoryview | bytes | None = None
+    ) -> Iterator[None]:
+        """Report the body's write to the observers, unless it has 0 bytes."""
+        begin_ns, failed = time.monotonic_ns(), True
+        try:
+            yield
+            failed = False
+        finally:
+            if size:
+                self._observers(EndedWrite(region, offset, size, data, failed, begin_ns))
+
     def write(self, region: SessionRegion, data: Any, offset: int | str = 0) -> TransferReport:
         """Write `data` into the region by DMA, and wait.
 
@@ -240,6 +268,9 @@ class Session(Unique):
             self._link.check()
         view = data if type(data) is bytes else contiguous_view(data)
         offset, _ = checked_span(self, region, offset, len(view), READ_ONLY)
+        if self._observers.calls:
+            with self._report_write(region, offset, len(view), view):
+                return self.dpu.write(region, view, offset)
         return self.dpu.write(region, view, offset)
 
     def read(self, region: SessionRegion, size: int | str, offset: int | str = 0) -> bytes:
@@ -255,7 +286,17 @@ class Session(Unique):
         self._link.check()
         view = memoryview(data) if type(data) is bytes else contiguous_view(data)
         offset, size = checked_span(self, region, offset, len(view), READ_ONLY)
-        return self.dpu.start(region, offset, size, view)
+        if not self._observers.calls:
+            return self.dpu.start(region, offset, size, view)
+        begin_ns = time.monotonic_ns()
+        transfer = self.dpu.start(region, offset, size, view)
+        kept = bytes(view)  # the caller may change its own as soon as the transfer is done
+
+        def report() -> None:
+            self._observers(EndedWrite(region, offset, size, kept, transfer.failed, begin_ns))
+
+        transfer.call_on_end(report)
+        return transfer
 
     def start_read(
         self, region: SessionRegion, size: int | str, offset: int | str = 0
@@ -274,7 +315,8 @@ class Session(Unique):
         self._link.check()
         _, size = checked_span(self, src, 0, getattr(src, "size", 0), WRITE_ONLY)
         checked_span(self, dst, 0, size, READ_ONLY)
-        return self.dpu.copy(src, dst, size)
+        with self._report_write(dst, 0, size):
+            return self.dpu.copy(src, dst, size)
 
     def digest(
         self, region: SessionRegion, size: int | str | None = None, offset: int | str = 0
@@ -318,7 +360,10 @@ class Session(Unique):
         self._link.check()
         _, size = checked_span(self, region, 0, size)
         given = Measured(region, size, op, path, self.info)
-        with on_scratch_memory(self._factory, given, size, destructive=destructive) as used:
+        with (
+            on_scratch_memory(self._factory, given, size, destructive=destructive) as used,
+            self._report_write(used.region, 0, size if op == "write" else 0),
+        ):
             return latency(self.dpu, used, count=count, progress=progress)
 
     def bandwidth(
@@ -346,9 +391,12 @@ class Session(Unique):
             size = min(getattr(region, "size", 1), MIB)
         _, size = checked_span(self, region, 0, size)
         given, spread = Measured(region, size, op, path, self.info), min(region.size, RATE_BYTES)
-        with on_scratch_memory(
-            self._factory, given, max(size, spread), destructive=destructive
-        ) as used:
+        with (
+            on_scratch_memory(
+                self._factory, given, max(size, spread), destructive=destructive
+            ) as used,
+            self._report_write(used.region, 0, used.region.size if op == "write" else 0),
+        ):
             return bandwidth(self.dpu, used, seconds=seconds, window=window, progress=progress)
 
     def monitor(

@@ -113,6 +113,10 @@ class SessionGpuQueue(KernelQueue, Closable):
             raise KeyError(f"the GPU queue was not opened with {region!r}")
         return self._ids[region.id]
 
+    def uses(self, region: SessionRegion) -> bool:
+        """Return whether the queue was opened with this region."""
+        return region.id in self._ids
+
     def _shared_memory(self) -> tuple[int, int, int, int]:
         if self._closed:
             raise ClosedError("this GPU queue is closed")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Generator
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ..errors import PeerError, PeerTimeout, copy_of
 from ..types import PATHS, Op, Status, machine_is_emulated
@@ -14,6 +14,7 @@ from .argument_checks import function, seconds, within
 if TYPE_CHECKING:
     from ..dpu.job import TransferJob
     from ..schema import Moved
+    from .session_region import SessionRegion
 
 _POLL_S = 0.1  # how often an awaited transfer checks that the worker runs
 _OVER_WIRE = "between this process and the DPU by the control connection, without DMA"
@@ -113,6 +114,26 @@ def _pieces(count: int) -> str:
     from ..units import plural
 
     return plural(count, "piece")
+
+
+class EndedWrite(NamedTuple):
+    """Write of a session to a region, which has ended: what Session.on_write() reports.
+
+    Attributes:
+        region: The region.
+        offset: Its byte that the write started at.
+        size: Bytes.
+        data: The bytes, valid during the call; None if the DPU made them: a copy, a measurement.
+        failed: Whether it failed: any part of the bytes may have been written.
+        begin_ns: Begin, by time.monotonic_ns().
+    """
+
+    region: SessionRegion
+    offset: int
+    size: int
+    data: memoryview | bytes | None
+    failed: bool
+    begin_ns: int
 
 
 class Jobs(Protocol):

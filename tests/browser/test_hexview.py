@@ -119,6 +119,40 @@ def test_watched_live_it_shows_what_a_cell_writes(board, panel):
     panel.get_by_role("button", name="Watch live").click()
 
 
+HISTORY = """
+past = d.session.empty(256, name="past")
+view = dgkit.HexView(d.session, past, history="1M")
+d.session.write(past, b"one", 0)
+d.session.write(past, b"two", 1)
+past.array[9] = 7
+view
+"""
+
+
+def test_the_keyboard_goes_through_the_past_of_the_bytes(board):
+    at = board.add(HISTORY)
+    board.run(at)
+    panel = board.output(at).locator(".dgkit-hexview")
+    past = panel.get_by_role("group", name="History of the bytes")
+    expect(past.get_by_role("status")).to_contain_text("3 of 3: 1 byte at 0x9 changed outside")
+    expect(cell(panel, 9)).to_have_class(re.compile("dg-hue5"))
+    past.get_by_role("slider").focus()
+    for _ in range(2):
+        panel.page.keyboard.press("ArrowLeft")
+    expect(past.get_by_role("status")).to_contain_text("1 of 3: DPU wrote 3 bytes at 0x0, bytes")
+    expect(cell(panel, 2)).to_have_text("65")
+    expect(cell(panel, 3)).to_have_text("00")
+    expect(cell(panel, 2)).to_have_class(re.compile("dg-hue1"))
+    past.get_by_role("button", name="Now").press("Enter")
+    expect(cell(panel, 3)).to_have_text("6f")
+    cell(panel, 3).click()
+    past.get_by_role("button", name="Write of this byte").press("Enter")
+    expect(past.get_by_role("status")).to_contain_text("2 of 3: DPU wrote 3 bytes at 0x1, bytes")
+    past.get_by_role("button", name="Select its bytes").press("Enter")
+    expect(grid(panel).locator(".dg-hex-bytes .dg-selected")).to_have_text(["74", "77", "6f"])
+    board.execute("view.close()")
+
+
 def test_both_sides_stand_beside_each_other_and_agree(board, panel):
     panel.get_by_label("Source").select_option("both")
     expect(panel.get_by_role("button", name="Count differences")).to_be_visible()

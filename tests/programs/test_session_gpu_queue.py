@@ -5,7 +5,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,8 @@ from support.processes.agents import agent, python
 import dgkit
 from dgkit import Status
 from dgkit.gpu_initiated import emulate
+from dgkit.widgets.hexview.hexview import HexView
+from dgkit.widgets.hexview.time_machine import WRITERS
 
 SIZE = 8192
 
@@ -65,6 +67,16 @@ def test_a_kernel_puts_into_the_dpus_memory(kernels: Any) -> None:
         assert r.dpu_bytes == bytes(64) + pattern(SIZE)[:4096] + bytes(SIZE - 4160)
         assert r.queue.completed == 1
         assert r.queue.first_error == (Status.OK, None)
+
+
+def test_a_hex_view_with_history_names_the_kernel_as_the_writer(kernels: Any) -> None:
+    with rig(kernels) as r, closing(HexView(r.session, r.dpu, history="1M")) as view:
+        r.session.write(r.dpu, b"host")
+        assert not r.run("put", 64, 0, 4).any()
+        _, (*_, hues) = view.fetch("one", 0, 80)
+        writers = [WRITERS[hue] for hue in hues]
+        assert writers == ["host"] * 4 + [""] * 60 + ["kernel"] * 4 + [""] * 12
+        assert "kernel wrote 4 bytes at 0x40" in view.state()["history"]["text"]
 
 
 def test_a_trace_has_the_clocks_of_both_processes(kernels: Any) -> None:
@@ -163,6 +175,7 @@ from support.gpu.queue_kernels import KERNELS
 import dgkit
 from dgkit.gpu_initiated import emulate
 from dgkit.widgets.hexview.hexview import HexView
+from dgkit.widgets.hexview.time_machine import WRITERS
 session = dgkit.connect(sys.argv[1])
 host, dpu = session.empty(8192), session.empty(8192, on="dpu")
 queue = session.gpu_queue(dpu, host, timeout=60)

@@ -1,6 +1,7 @@
 """dashboard() without a browser: one a session, nothing twice, nothing left, a DPU that is lost."""
 
 import gc
+import itertools
 import json
 import os
 import re
@@ -307,6 +308,17 @@ def test_in_tabs_each_step_of_show_me_is_in_view(session, view):
     board.wait_for("sample", done)
     tabs = [fields["arranged"]["tab"] for fields in board.of("arranged")]
     assert tabs == ["plot", "allocate", "transfer", "hex", "plot"]
+
+
+def test_it_shows_the_load_of_the_machine(session, view):
+    board = view(dashboard(session))
+    assert board.ask("hello")["gauges"] == []
+    board.panel._gauges.read = lambda: [{"name": f"reading {next(serial)}"}]
+    serial = itertools.count()
+    board.ask("watch", view="one", on=True)
+    board.wait_for("status")
+    second = board.wait_for("gauges", lambda fields: fields["gauges"] == [{"name": "reading 1"}])
+    assert board.ask("hello")["gauges"][0]["name"] >= second["gauges"][0]["name"]
 
 
 def test_a_step_that_fails_says_so_and_ends_the_steps(session, view, monkeypatch):

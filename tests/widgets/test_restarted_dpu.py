@@ -50,10 +50,10 @@ def test_each_panel_starts_a_lost_dpu_again_and_goes_on(own_session, view, kind)
     assert region in panel.panel.session.regions
 
 
-def test_the_hex_view_shows_the_same_region(own_session, view):
+def test_the_hex_view_shows_the_same_region_and_its_history_goes_on(own_session, view):
     own_session.empty(64, name="other")
     region = own_session.empty(4096, name="kept")
-    panel = view(HexView(own_session, region))
+    panel = view(HexView(own_session, region, history="1M"))
     own_session.write(region, b"before")
     kill_dpu(own_session)
     with pytest.raises(PanelError):
@@ -63,6 +63,7 @@ def test_the_hex_view_shows_the_same_region(own_session, view):
     own_session.write(region, b"after", 8)
     reply = panel.ask("fetch", view="one", at=0, n=16)
     assert reply["buffers"][0] == b"before\0\0after\0\0\0"
+    assert panel.panel.state()["history"]["last"] == 2
 
 
 def test_a_running_plot_names_the_button_and_measures_again(own_session, view):

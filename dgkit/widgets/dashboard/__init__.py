@@ -4,6 +4,7 @@
 `opening`: that process, and its session.
 `panels`: the four panels.
 `sample_run`: the steps of "Show me".
+`gauges`: the load of the kernel's machine.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ function makeHeadline() {
   return { element, show };
 }
 
-// Facts about both sides, behind a button.
+// Facts about both sides and the load of this machine, behind a button.
 function makeMachine(...parts) {
   const content = h("div", { class: "dgd-machine", hidden: true }, ...parts);
   const toggle = button(
@@ -83,14 +83,14 @@ function makeMachine(...parts) {
     {
       class: "dg-button dgd-info",
       "aria-label": "Machine",
-      title: "The two sides and their counters",
+      title: "The two sides, their counters, and the load of this machine",
       "aria-expanded": "false",
     },
   );
   return { toggle, content };
 }
 
-function makeStatus(view, arrangement, sample) {
+function makeStatus(view, arrangement, gauges, sample) {
   const sides = h("dl", { class: "dgd-facts", "aria-label": "Sides" });
   const counters = h("dl", { class: "dgd-facts", "aria-label": "Counters" });
   const why = h("div");
@@ -101,7 +101,7 @@ function makeStatus(view, arrangement, sample) {
   });
   const buttons = h("div", { class: "dg-row", role: "group", "aria-label": "Session" }, restart, sample, monitor);
   const headline = makeHeadline();
-  const machine = makeMachine(sides, counters, why);
+  const machine = makeMachine(sides, counters, gauges, why);
   const line = h("div", { class: "dgd-line" }, buttons, headline.element, arrangement, machine.toggle);
   const element = h("div", { class: "dgd-status" }, line, machine.content);
   let running = false;
@@ -141,6 +141,31 @@ function showTop(view) {
   setTimeout(end, 1000);
   for (const kind of ["wheel", "pointerdown", "keydown"])
     view.root.ownerDocument.addEventListener(kind, end, { once: true, passive: true, signal: view.signal });
+}
+
+// The load of the kernel's machine. A gauge without a fraction has no bar.
+function makeGauges() {
+  const element = h("dl", { class: "dgd-facts dgd-gauges", "aria-label": "Load of this machine" });
+  const bar = ({ name, text, fraction }) =>
+    fraction === null
+      ? null
+      : h(
+          "span",
+          {
+            class: "dgd-gauge",
+            role: "meter",
+            "aria-label": name,
+            "aria-valuemin": 0,
+            "aria-valuemax": 100,
+            "aria-valuenow": Math.round(100 * fraction),
+            "aria-valuetext": text,
+          },
+          h("span", { style: `width:${100 * fraction}%` }),
+        );
+  const line = (gauge) =>
+    h("div", { title: gauge.title }, h("dt", {}, gauge.name), h("dd", {}, bar(gauge), gauge.text));
+  const show = (gauges) => element.replaceChildren(...gauges.map(line));
+  return { element, show };
 }
 
 // The button "Show me", its steps, and what they found.
@@ -275,8 +300,9 @@ class Slots {
 function drawDashboard(view) {
   const slots = new Slots(view);
   const arrangement = makeArrangement(view, slots);
+  const gauges = makeGauges();
   const sample = makeSample(view);
-  const status = makeStatus(view, arrangement.element, sample.start);
+  const status = makeStatus(view, arrangement.element, gauges.element, sample.start);
   view.body.replaceChildren(status.element, sample.element, slots.element);
   const draw = (state) => {
     view.state = state;
@@ -284,6 +310,7 @@ function drawDashboard(view) {
     status.draw(state);
     sample.draw(state.sample);
     arrangement.show(state.arranged);
+    gauges.show(state.gauges);
     slots.fill(state.panels);
   };
   view.on("status", status.show);
@@ -291,6 +318,7 @@ function drawDashboard(view) {
     sample.draw(message.sample);
     status.headline(message.latency);
   });
+  view.on("gauges", (message) => gauges.show(message.gauges));
   view.on("restarted", ({ state }) => draw(state));
   draw(view.state);
   showTop(view);

@@ -27,6 +27,7 @@ from ..base.panel import handler, next_snapshot
 from ..base.scheduler import in_background
 from ..base.session_model import SessionModel, SessionPanel, regions_trait, selected_trait
 from ..base.traits import State
+from .gauges import Gauges
 from .opening import Opening
 from .panels import Panels, close_all, create_panels, import_all, sides_state
 from .sample_run import SampleRun
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from ..base.page_input import Json, Reply
 
 _UPDATE_INTERVAL_S = 1.0  # of the counters
+_GAUGES_INTERVAL_S = 2.0  # of the load of this machine
 _EMPTY = (
     "There is no region yet: “Show me” allocates one, has the DPU write an image into it and "
     "measures the latency. Or open “Allocate memory” below."
@@ -145,6 +147,8 @@ class Dashboard(SessionPanel):
         self._counters: dict[str, int] = {}
         self._read_by_views = self._reads_before = (0, 0)  # requests and bytes; before this DPU
         self._sent_status: Json | None = None
+        self._gauges, self._gauges_due = Gauges(), 0.0
+        self._load: list[Json] = []
         self._panels: Panels | tuple[()] = ()
         self._unlisten: Callable[[], None] = lambda: None
         self._first: dict[str, str] | None = None  # headline until the plot has samples
@@ -312,7 +316,7 @@ class Dashboard(SessionPanel):
         """Return the two sides, their status, and the models of the four panels."""
         models = {name: panel.model_id for name, panel in self.panels._asdict().items()}
         own: Json = {"panels": models, "sample": self._sample_state()}
-        own |= {"arranged": self._arranged_state()}
+        own |= {"arranged": self._arranged_state(), "gauges": self._load}
         own["requested_s"] = time.monotonic() - self._requested
         return sides_state(self.session) | self._status() | own
 
@@ -374,6 +378,11 @@ class Dashboard(SessionPanel):
         if status != self._sent_status:
             self._sent_status = status
             self.broadcast("status", snapshot=number, **status)
+        if time.monotonic() >= self._gauges_due:
+            self._gauges_due = time.monotonic() + _GAUGES_INTERVAL_S
+            before, self._load = self._load, (yield from in_background(self._gauges.read))
+            if self._load != before:
+                self.broadcast("gauges", gauges=self._load)
 
     # Buttons
 

@@ -11,9 +11,11 @@ overview        mean value, entropy and changes of each part of the region
 image           a pixel per item of the region
 structure       structures laid over the bytes: fields of ctypes classes, dtypes and dicts, values
 edit            edits as DMA writes; undo and redo
+time_machine    the bytes as they were at each of the last writes, and who wrote them
+write_history   the bytes of a region before and after each of its last writes
 
 JavaScript: values (numbers), grid (rows), keys (cursor), tools (controls), overview (the strip),
-image, structure (fields), jumps (going back), box (pages), hexview.
+image, structure (fields), time_machine, jumps (going back), box (pages), hexview.
 """
 
 from .hexview import HexView

@@ -17,6 +17,7 @@ import {
   WRITING,
 } from "./grid.js";
 import { Cursor } from "./keys.js";
+import { WRITERS } from "./time_machine.js";
 import { makeInspector } from "./tools.js";
 import { ASCII, DTYPES, HEX, hexOffset, valueAt } from "./values.js";
 
@@ -171,13 +172,14 @@ export class HexBox {
     if (!this.fetching && message.at === this.page?.at && message.sources === this.layout.sources)
       this.draw({ ...message, buffers });
   }
-  draw({ at, size, sources, flags, buffers }) {
+  draw({ at, size, sources, flags, hues, buffers }) {
     const parts = buffers.slice(0, sources).map(bytesOf);
     this.page = {
       at,
       size,
       parts,
       flags: flags ? bytesOf(buffers[sources]) : null,
+      hues: hues ? bytesOf(buffers.at(-1)) : null,
       views: parts.map((part) => new DataView(part.buffer, part.byteOffset, part.byteLength)),
     };
     this.#paint();
@@ -187,10 +189,14 @@ export class HexBox {
   repaint() {
     if (this.page) this.#paint();
   }
+  // Whether the history has these bytes of the page.
+  #isKnown(k, count = 1) {
+    return !this.page.hues?.subarray(k, k + count).includes(WRITERS.length - 1);
+  }
   #marksOf(k, span) {
     const at = this.page.at + k;
     const selected = at >= span[0] && at < span[1] ? SELECTED : 0;
-    const hue = this.hues?.map[at - this.hues.at] ?? 0; // undefined outside of the structure
+    const hue = this.page.hues?.[k] || (this.hues?.map[at - this.hues.at] ?? 0); // undefined outside of the structure
     return (
       (this.page.flags?.[k] ?? 0) |
       selected |
@@ -225,7 +231,8 @@ export class HexBox {
         const marks = exists ? this.#marksOf(k + i, span) : 0;
         const typed = this.writing.get(at);
         const digit = at === this.cursor.at && this.cursor.digit;
-        row.hex[side][i].setText(!exists ? "  " : digit ? `${digit}_` : HEX[typed ?? byte]);
+        const shown = this.#isKnown(k + i) ? HEX[byte] : "··";
+        row.hex[side][i].setText(!exists ? "  " : digit ? `${digit}_` : typed !== undefined ? HEX[typed] : shown);
         row.text[side][i].setText(exists ? ASCII[typed ?? byte] : " ");
         row.hex[side][i].setMarks(marks, side);
         row.text[side][i].setMarks(marks, side);
@@ -239,7 +246,8 @@ export class HexBox {
       let marks = 0;
       for (let i = from; i < from + step && i < part.length; i++)
         marks |= i > from ? this.#marksOf(i, span) & NO_HUE : this.#marksOf(i, span);
-      cell.setText(valueAt(this.page.views[side], from, dtype, little).padStart(width));
+      const text = this.#isKnown(from, step) ? valueAt(this.page.views[side], from, dtype, little) : "··";
+      cell.setText(text.padStart(width));
       cell.setMarks(marks, side);
     });
   }
@@ -263,7 +271,7 @@ export class HexBox {
     const id = `${this.id}-${hex ? "bytes" : "values"}0-${k - (k % unit)}`;
     if (visible) this.box.setAttribute("aria-activedescendant", id);
     else this.box.removeAttribute("aria-activedescendant");
-    this.inspector.show(at, visible ? this.page.parts[0].subarray(k, k + 8) : null);
+    this.inspector.show(at, visible && this.#isKnown(k, 8) ? this.page.parts[0].subarray(k, k + 8) : null);
     clearTimeout(this.statusTimer);
     this.statusTimer = setTimeout(() => this.setStatus(this.#statusText()), STATUS_MS);
   }
@@ -272,7 +280,7 @@ export class HexBox {
     const [start, stop] = this.cursor.span;
     const { flags, parts, at } = this.page;
     const shown = this.count * this.layout.per;
-    const byte = parts[0][this.cursor.at - at];
+    const byte = this.#isKnown(this.cursor.at - at) ? parts[0][this.cursor.at - at] : undefined;
     const count = (bits) =>
       flags ? flags.subarray(0, shown).reduce((sum, flag) => sum + (flag & bits ? 1 : 0), 0) : 0;
     const phrases = [
@@ -280,6 +288,8 @@ export class HexBox {
         ? `${plural(stop - start, "byte")} selected, ${hexOffset(start)} to ${hexOffset(stop - 1)}`
         : `Byte ${hexOffset(this.cursor.at)}${byte === undefined ? "" : `: ${HEX[byte]}`}`,
     ];
+    const writer = WRITERS[this.page.hues?.[this.cursor.at - at] ?? 0];
+    if (writer) phrases.push({ outside: "changed outside", "··": "not kept" }[writer] ?? `written by the ${writer}`);
     const changed = count(3);
     const differs = count(DIFFERS);
     if (changed) phrases.push(`${plural(changed, "byte")} in view changed`);
@@ -327,6 +337,7 @@ export class HexBox {
   mayWrite() {
     const why =
       this.view.state.region?.no_write ||
+      (this.view.state.history?.at != null ? "These are bytes of the past: press Now to write." : "") ||
       (this.layout.hex ? "" : "Values cannot be edited: set Values to bytes (hex).");
     if (why) this.setStatus(why);
     return !why;

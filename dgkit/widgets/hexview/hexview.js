@@ -9,6 +9,7 @@ import { RegionImage } from "./image.js";
 import { Jumps } from "./jumps.js";
 import { OverviewStrip } from "./overview.js";
 import { StructureTable } from "./structure.js";
+import { TimeMachine } from "./time_machine.js";
 import { makeActions, makeBar, makeChoices, makeSearch, searchText } from "./tools.js";
 import { hexOffset, parseOffset } from "./values.js";
 
@@ -97,6 +98,7 @@ function draw(view) {
   });
   const structure = new StructureTable(view, grid);
   const jumps = new Jumps(grid);
+  const past = new TimeMachine(view, grid);
   grid.onMove = () => {
     overview.drawWindow();
     image.drawWindow();
@@ -128,11 +130,20 @@ function draw(view) {
     differs,
     "type hex digits to write a byte; F2: type text; Ctrl+Z: undo, Ctrl+Y: redo",
   );
-  view.body.append(makeBar(tools), tools.choices.note, empty, overview.element, bytes, grid.status, legend);
+  view.body.append(
+    makeBar(tools),
+    tools.choices.note,
+    empty,
+    overview.element,
+    past.element,
+    bytes,
+    grid.status,
+    legend,
+  );
   const apply = () =>
     applyState(view, grid, tools, {
       empty,
-      parts: [overview, structure, image, jumps],
+      parts: [overview, structure, image, jumps, past],
       bytes,
       legend,
       differs,

@@ -24,6 +24,7 @@ from .region_scan import ShownBytes
 from .search import SearchTask
 from .selection import MAX_COPY, Options, RegionSelection, SelectedBytes, format_bytes
 from .structure import StructureView
+from .time_machine import TimeMachine
 from .view_pages import LiveView, Page
 
 if TYPE_CHECKING:
@@ -42,6 +43,13 @@ class HexView(SessionPanel, ValueWidget):  # type: ignore[misc]
 
     goto(), select(), find() and edit() do the same from a cell as the controls of the panel. Since
     the panel is a widget with a value, it can be an argument of ipywidgets.interact().
+
+    With `history`, the view has a slider over the session's last writes to the region: the bytes as
+    they were, coloured by who wrote them. A change that no transfer of the session reported, such
+    as a store of the CPU, is shown as changed outside, once the view has read it. Of a region that
+    is more than half as large as the history, bytes that no view showed before their write are
+    unknown. Fields, image and overview always show the bytes of now. An array of more than 64 KiB
+    is not copied: the history begins again behind its write (`bytes` of any size are kept).
 
     Attributes:
         region: The region shown, or None. A view that was made without a region selects the
@@ -62,6 +70,8 @@ class HexView(SessionPanel, ValueWidget):  # type: ignore[misc]
             "": that of the region's array), `width` (items per row; 0: those of the array, or a
             power of two), `palette` (`viridis`, `inferno`, `grey`) and `offset` (of the first row),
             all optional, or None.
+        history: The memory for the last writes to the region, from when the view first shows it: a
+            size such as "64M", or None. The oldest fall out.
     """
 
     name = "hexview"
@@ -73,6 +83,7 @@ class HexView(SessionPanel, ValueWidget):  # type: ignore[misc]
     _selected: SelectedBytes
     _structure: StructureView
     _image: RegionImage
+    _past: TimeMachine
 
     region: State[HexView, SessionRegion | None] = State(
         lambda panel: panel._selection.current(),
@@ -121,8 +132,19 @@ class HexView(SessionPanel, ValueWidget):  # type: ignore[misc]
         lambda panel, value: panel._image.assign(value),
         help="The region as an image: dtype, width, palette and offset, or None.",
     )
+    history: State[HexView, int | str | None] = State(
+        lambda panel: panel._past.budget,
+        lambda panel, value: panel._assign_history(value),
+        help="Bytes of memory for the last writes to the region, or None.",
+    )
 
-    def __init__(self, session: Session, region: SessionRegion | None = None) -> None:
+    def __init__(
+        self,
+        session: Session,
+        region: SessionRegion | None = None,
+        *,
+        history: int | str | None = None,
+    ) -> None:
         self._session = session
         self._options = Options()
         self._selection = selection = RegionSelection(session, region, self._forget_region)
@@ -144,11 +166,16 @@ class HexView(SessionPanel, ValueWidget):  # type: ignore[misc]
         self._structure = StructureView(
             reader, selection.current, lambda: self.sources[0], self._changed
         )
+        self._past = TimeMachine(
+            selection, reader, sources, history, self.broadcast_state, self.fail
+        )
         super().__init__()
         selection.model.subscribe(self)
         self.on_close(selection.model.listen(self._session_changed, "regions", "select"))
         self.on_close(selection.model.listen(self._bytes_written, "written"))
         self.on_close(selection.model.add_byte_view(self._show_bytes))
+        self.on_close(self._past.end)
+        self._past.begin()
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -157,7 +184,7 @@ class HexView(SessionPanel, ValueWidget):  # type: ignore[misc]
 
     def models(self) -> tuple[object, ...]:
         """Return the objects besides the panel whose handlers a view can call."""
-        return self._search, self._structure, self._overview, self._image
+        return self._search, self._structure, self._overview, self._image, self._past
 
     def _changed(self) -> None:
         """Send the state to all views, and refresh the traits."""
@@ -175,6 +202,7 @@ class HexView(SessionPanel, ValueWidget):  # type: ignore[misc]
 
     def _session_changed(self, change: str) -> None:
         self._selection.session_changed(change)
+        self._past.begin()
         self.broadcast_state("state", self.state)
         self._update_traits()
 
@@ -209,6 +237,10 @@ class HexView(SessionPanel, ValueWidget):  # type: ignore[misc]
     def _assign_source(self, value: str) -> None:
         self._options.check_source(self._selection.current(), value)
         self.show(source=value)
+
+    def _assign_history(self, value: int | str | None) -> None:
+        self._past.assign(value)
+        self._changed()
 
     def _update_traits(self) -> None:
         """Refresh the traits; read the selected bytes if a view or an observer awaits them."""
@@ -247,7 +279,7 @@ class HexView(SessionPanel, ValueWidget):  # type: ignore[misc]
             "selection": list(self._selection.span), "search": self._search.state,
             "undoable": self._edits.undoable, "redoable": self._edits.redoable,
             "structure": self._structure.state(),
-            "image": self._image.setting,
+            "image": self._image.setting, "history": self._past.state(),
         }  # fmt: skip
 
     # Requests of a view.
@@ -262,7 +294,7 @@ class HexView(SessionPanel, ValueWidget):  # type: ignore[misc]
         page = self._live.fetch(str(view), int(at), int(n))
         if page is None:
             nothing = {"region": 0, "at": 0, "size": 0, "sources": 0}
-            return nothing | {"flags": False}, []
+            return nothing | {"flags": False, "hues": False}, []
         if page.at != self._selection.at:
             self._selection.at = page.at
             self._changes += 1
@@ -271,7 +303,7 @@ class HexView(SessionPanel, ValueWidget):  # type: ignore[misc]
             self.refresh_traits()
         if self._selected.stale:
             self._take_value(page)
-        return page.reply()
+        return self._past.apply(page).reply()
 
     @handler
     def visible(self, view: str, on: bool) -> None:
@@ -300,6 +332,7 @@ class HexView(SessionPanel, ValueWidget):  # type: ignore[misc]
     def choose(self, number: int) -> None:
         """Show the region with this id; a view that follows the session selects it everywhere."""
         self._selection.choose(number)
+        self._past.begin()
         self.broadcast_state("state", self.state)
         self._update_traits()
 
@@ -437,7 +470,7 @@ class HexView(SessionPanel, ValueWidget):  # type: ignore[misc]
     # Implementation.
 
     def _send_page(self, view: str, page: Page) -> None:
-        about, buffers = page.reply()
+        about, buffers = self._past.apply(page).reply()
         self.broadcast("bytes", buffers, view=view, **about)
         if (fields := self._structure.of_page(page)) is not None:
             self.broadcast("fields", **fields)

@@ -6,9 +6,10 @@ A page is read on request and, while live viewing is on, on every change.
 from __future__ import annotations
 
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -88,21 +89,35 @@ MAX_PAGE = 4096  # bytes
 MAX_VIEWS = 8  # kept per region; a reloaded page leaves its old view behind
 
 
-class Page(NamedTuple):
-    """Bytes of one region as each source has them, and their flags (see ChangeTracker)."""
+class Page:
+    """Bytes of one region as each source has them, and their flags (see ChangeTracker).
 
-    region: int  # its id
-    at: int  # offset of the first byte
-    parts: list[bytes]
-    flags: bytes
+    Attributes:
+        since_ns: time.monotonic_ns() before they were read.
+        hues: The number of each byte's colour; empty: none has one.
+    """
+
+    def __init__(
+        self,
+        region: int,
+        at: int,
+        parts: list[bytes],
+        flags: bytes,
+        *,
+        since_ns: int = 0,
+        hues: bytes = b"",
+    ) -> None:
+        self.region, self.at = region, at
+        self.parts, self.flags = parts, flags
+        self.since_ns, self.hues = since_ns, hues
 
     def reply(self) -> Reply:
-        """Return the page as a message: one buffer per source, then flags if any."""
+        """Return the page as a message: one buffer per source, then flags and hues if any."""
         about = {
             "region": self.region, "at": self.at, "size": len(self.parts[0]),
-            "sources": len(self.parts), "flags": bool(self.flags),
+            "sources": len(self.parts), "flags": bool(self.flags), "hues": bool(self.hues),
         }  # fmt: skip
-        return about, [*self.parts, *([self.flags] if self.flags else [])]
+        return about, [*self.parts, *(part for part in (self.flags, self.hues) if part)]
 
 
 class _ViewState:
@@ -195,11 +210,13 @@ class LiveView:
         at = max(0, min(at, region.size - 1))
         n = max(1, min(n, MAX_PAGE, region.size - at))
         low, high = block_range(at, n, region.size)
+        since_ns = time.monotonic_ns()
         try:
             parts = self._reader.read(region, sources, low, high - low)
         except ClosedError:
             return None
         page = state.page(region.id, sources, low, parts, at, n)
+        page.since_ns = since_ns
         state.views.pop(view, None)
         state.views[view] = _ViewState(view, page)
         for oldest in list(state.views)[:-MAX_VIEWS]:
@@ -249,6 +266,7 @@ class LiveView:
             return
         n = len(old.parts[0])
         low, high = block_range(old.at, n, region.size)
+        since_ns = time.monotonic_ns()
         try:
             fetch = self._reader.start(region, sources, low, high - low)
             try:
@@ -260,6 +278,7 @@ class LiveView:
         if state is not self._state or state.views.get(view) is not known:
             return
         page = state.page(region.id, sources, low, parts, old.at, n)
+        page.since_ns = since_ns
         if (page.parts, page.flags) != (old.parts, old.flags):
             known.page, known.unacknowledged = page, True
             self._send(view, page)
