@@ -27,7 +27,6 @@ NAMES = {
         "history",
         "structure",
         "structure_offset",
-        "bookmarks",
         "image",
     },
     "LatencyPlot": {"running", "region", "op", "size", "path", "p50_ns", "p99_ns", "max_ns"},
