@@ -41,6 +41,7 @@ def test_clean_removes_what_is_made_again_and_keys_only_if_told(tmp_path, capsys
         kept[variable].parent.mkdir(parents=True)
         kept[variable].write_bytes(bytes(2048))
         (tmp_path / variable / "other").touch()
+    monkeypatch.setattr("dgkit.testbed.running", lambda: None)
     monkeypatch.setattr("click.confirm", lambda *_, **__: False)
     assert main(["clean"]) == 1
     assert all(file.exists() for file in kept.values())
