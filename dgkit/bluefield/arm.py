@@ -37,6 +37,7 @@ fi
 export XDG_CONFIG_HOME="$PWD/config" XDG_RUNTIME_DIR="$PWD/run" XDG_CACHE_HOME="$PWD/cache"
 dgkit() {{ venv/bin/python -m dgkit.cli "$@"; }}
 """
+_VERBOSE = re.compile(r"\s*$|Authenticated to |Transferred: |Bytes per second: ")
 _LINK_LOST = 255  # ssh(1): its own errors
 # What ssh prints, and what it means for the user; {arm} is the destination.
 _CAUSES = (
@@ -118,7 +119,7 @@ class Arm(Closable):
     def _why(self) -> str:
         text = self._log.read_text("utf-8", "replace") if self._log.exists() else ""
         host = self.destination.rpartition("@")[2]
-        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        lines = [line.strip() for line in text.splitlines() if not _VERBOSE.match(line)]
         last = lines[-1].rstrip(".") if lines else "ssh ended without a message"
         for pattern, why in _CAUSES:
             if re.search(pattern, text):

@@ -250,24 +250,29 @@ def up(arm: Arm, planned: Plan, say: Say) -> dict[str, Any]:
     return values | {"snapshots": snapshots}
 
 
-def own_ssh_key() -> Path | None:
-    """Return the file of this user's public key for SSH; None if there is none."""
-    names = (f"id_{kind}.pub" for kind in ("ed25519", "ecdsa", "rsa"))
-    return next((path for name in names if (path := Path.home() / ".ssh" / name).is_file()), None)
+def own_ssh_key() -> tuple[Path, str] | None:
+    """Return the file and the type and text of this user's public key for SSH, if there is one."""
+    for kind in ("ed25519", "ecdsa", "rsa"):
+        path = Path.home() / f".ssh/id_{kind}.pub"
+        with contextlib.suppress(OSError, ValueError):
+            kind, key, *_ = path.read_text("utf-8").split()
+            return path, f"{kind} {key}"
+    return None
 
 
-_MARK = "dgkit-bluefield"  # the comment of a key that install_ssh_key() has added
+def _mark() -> str:
+    """Return the comment of a key that install_ssh_key() has added, from this user and host."""
+    return f"dgkit-bluefield-{getpass.getuser()}@{host_name()}"
 
 
-def install_ssh_key(arm: Arm, public: Path) -> None:
+def install_ssh_key(arm: Arm, key: str) -> None:
     """Let this user log in at the Arm side with a key; `down` removes it again."""
     arm.step = "SSH key"
-    kind, key, *_ = public.read_text("utf-8").split()
     arm.run(
         f"""mkdir -p ~/.ssh && cd ~/.ssh && touch authorized_keys || exit
         grep -qF {shlex.quote(key)} authorized_keys && exit
         [ -z "$(tail -c 1 authorized_keys)" ] || echo >> authorized_keys
-        echo {shlex.quote(f"{kind} {key} {_MARK}")} >> authorized_keys"""
+        echo {shlex.quote(f"{key} {_mark()}")} >> authorized_keys"""
     )
 
 
@@ -418,13 +423,12 @@ def down(arm: Arm, say: Say, *, everybody: bool = False) -> None:
     with contextlib.suppress(DgkitError, ValueError, OSError):
         own = keys.load(saved.BLUEFIELD).public
     others = "0"
-    if (public := own_ssh_key()) is not None:
-        line = f"{public.read_text('utf-8').split()[1]} {_MARK}"
-        delete = shlex.quote(rf"\|{line}|d")
-        arm.read(
-            f"""cd ~/.ssh 2>/dev/null && grep -qF {shlex.quote(line)} authorized_keys &&
-            sed -i {delete} authorized_keys; :"""
-        )
+    mark = shlex.quote(f" {_mark()}")
+    arm.read(
+        f"""cd ~/.ssh 2>/dev/null && grep -qF {mark} authorized_keys &&
+        kept=$(grep -vF {mark} authorized_keys; echo .) &&
+        printf %s "${{kept%.}}" > authorized_keys; :"""
+    )
     if arm.read(f'[ ! -d "$HOME/{FOLDER}" ] || echo there').strip():
         others = arm.run(
             f"""{_RUNNING}

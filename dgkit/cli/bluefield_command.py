@@ -111,10 +111,12 @@ def _offer_ssh_key(there: Arm, yes: bool) -> None:
 
     if not there.by_password:
         return
-    public = setup.own_ssh_key()
-    if public is None:
+    found = setup.own_ssh_key()
+    if found is None:
         say(f"No password from now on: ssh-keygen -t ed25519; ssh-copy-id {there.destination}")
-    elif yes:
+        return
+    public, key = found
+    if yes:
         say(f"No password from now on: ssh-copy-id -i {public} {there.destination}")
     elif click.confirm(
         f"Append {public} to ~/.ssh/authorized_keys there, so that no password is asked for "
@@ -122,7 +124,7 @@ def _offer_ssh_key(there: Arm, yes: bool) -> None:
         default=False,
         err=True,
     ):
-        setup.install_ssh_key(there, public)
+        setup.install_ssh_key(there, key)
 
 
 def _connect(destination: str, ssh: str | None) -> Arm:

@@ -16,7 +16,7 @@ from .references import Source
 
 # Each family is a module of `checks`, in the order in which findings are listed.
 FAMILIES = (
-    *("kernel_log", "dgkit", "kernel", "driver", "cuda", "gpu_dmabuf", "peermem", "gdrcopy"),
+    *("kernel_log", "dgkit", "kernel", "driver", "cuda", "dmabuf", "peermem", "gdrcopy"),
     *("bar1", "iommu", "acs", "peers", "imex", "topology", "link", "numa", "virtual", "platform"),
     *("bluefield", "firmware", "doca", "rdma", "limits", "programs", "pair"),
 )

@@ -117,14 +117,14 @@ def matches(text: str, symptoms: Iterable[Symptom] = SYMPTOMS) -> list[Match]:
 _LACKS = "This machine lacks what it needs."
 _LOOK = "What it names is not as it should be here."
 _ELSEWHERE = "The program or its other side; no check looks for it."
-# A number as an error of Linux: behind a word that says so, behind its text, or negative. But CUDA,
+# A number as an error of Linux: behind a word that says so, negative, or behind its text. But CUDA,
 # NCCL and others number their own errors.
 _ERRNO = re.compile(
-    r"(?:(?<!nccl )(?<!cuda )(?<!nvml )(?<!doca )(?<!hip )\berr(?:or|no)?\b|\bret\b|\brc\b)"
-    r"\W{0,3}-?(\d{1,3})\b|(?<=[ =(])-(\d{1,3})\b"
-    r"|(?<=[a-z]) ?[\[(]-?(\d{1,3})[\])]",
+    r"\b(?:err(?:or|no)?|ret|rc)\b\W{0,3}-?(?P<said>\d{1,3})\b|(?<=[ =(])-(?P<negative>\d{1,3})\b"
+    r"|(?<=[a-z]) ?[\[(]-?(?P<behind>\d{1,3})[\])]",
     re.IGNORECASE,
 )
+_OWN_NUMBERS = re.compile(r"\b(?:cuda|nccl|nvml|doca|hip)(?: \w+)? $", re.IGNORECASE)
 _ERRNO_NAME = re.compile(r"\bE[A-Z0-9]{3,}\b")
 # Parts of a text that a command looks up: what they are, and the command.
 _PARTS = (
@@ -193,10 +193,19 @@ def _of_names(line: str, names: list[Name], ways: list[Name]) -> Symptom:
 
 def _errors(line: str) -> list[str]:
     """Return the names of the errors of Linux in a line."""
-    numbers = (int("".join(found)) for found in _ERRNO.findall(line))
+    numbers = (
+        int(found[found.lastgroup or 0]) for found in _ERRNO.finditer(line) if _is_errno(found)
+    )
     names = [errno.errorcode[number] for number in numbers if number in errno.errorcode]
     names += [name for name in _ERRNO_NAME.findall(line) if hasattr(errno, name)]
     return list(dict.fromkeys(names))
+
+
+def _is_errno(found: re.Match[str]) -> bool:
+    before = found.string[: found.start()]
+    if found["behind"]:
+        return before.lower().endswith(os.strerror(int(found["behind"])).lower())
+    return not (found["said"] and _OWN_NUMBERS.search(before))
 
 
 def _listed(words: list[str]) -> str:

@@ -22,7 +22,7 @@ _SHOWN = 8  # maximum number of machine names in a group's line
 
 def record_here(word: str) -> Any:
     """Record the machine of the worker that runs this task, with pseudonyms, in at most 60 s."""
-    with live_machine() as machine:
+    with live_machine(recorded=True) as machine:
         return record(machine, word=word)
 
 

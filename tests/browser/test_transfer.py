@@ -69,7 +69,11 @@ def test_long_text_that_is_pasted_is_refused(board, panel):
     board.page.evaluate("(text) => navigator.clipboard.writeText(text)", "dgkit 0123456789" * 3750)
     field.focus()
     board.page.keyboard.press("Control+V")
-    expect(panel.get_by_text("60,000 characters pasted; the limit is 4,096")).to_be_visible()
+    expect(
+        panel.get_by_text(
+            "60,000 characters with what is pasted; the limit is 4,096: use a NumPy expression"
+        )
+    ).to_be_visible()
 
 
 def test_it_shows_what_it_read(board, panel):

@@ -194,6 +194,8 @@ def test_what_names_nothing_is_not_taken_apart_and_each_name_has_checks() -> Non
 
 
 def test_the_error_of_a_library_is_not_one_of_linux() -> None:
+    for own in "ncclSystemError (2)", "CUDA runtime error (2)", "DOCA error (21)", "rank [2] NCCL":
+        assert not {"ENOENT", "EISDIR"} & set(str(taken_apart(own)).split()), own
     (found,) = taken_apart("RuntimeError: NCCL Error 2: unhandled system error")
     assert "ENOENT" not in found.symptom.means
     assert "does not have" not in found.symptom.means

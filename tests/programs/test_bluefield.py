@@ -43,6 +43,7 @@ from dgkit.doctor import api as doctor
 from dgkit.doctor.api import load_machine
 from dgkit.errors import BluefieldError, DgkitError, PeerLost
 from dgkit.wire import keys, saved
+from dgkit.wire.host_id import host_name
 
 MACHINES = Path(__file__).parents[2] / "notebooks/tutorials/machines"
 H200 = Path(__file__).parents[1] / "doctor/machines/h200.snap"
@@ -453,7 +454,11 @@ def test_a_key_is_offered_after_a_password_and_goes_as_it_came(host, arm, monkey
             monkeypatch.setattr("click.confirm", lambda text, answer=answer, **_: answer)
             _offer_ssh_key(there, yes=False)
             assert len(known.read_text().splitlines()) == lines
-        assert known.read_text().splitlines()[1] == "ssh-ed25519 AAAAkey+/= dgkit-bluefield"
+        assert known.read_text().splitlines()[1] == (
+            f"ssh-ed25519 AAAAkey+/= dgkit-bluefield-{getpass.getuser()}@{host_name()}"
+        )
+        public.write_text("")  # replaced since
+        assert setup.own_ssh_key() is None
         setup.down(there, print)
     assert known.read_text() == "ssh-rsa other\n"
 

@@ -208,9 +208,8 @@ class HexView(SessionPanel, ValueWidget):  # type: ignore[misc]
 
     def _bytes_written(self, _change: str) -> None:
         self._selected.stale = True
-        for scan in (self._overview, self._image):
-            if scan.viewers.any_recent():
-                scan.renew()
+        self._overview.renew()
+        self._image.renew()
         if self._value_awaited:
             self._read_value()
 

@@ -48,7 +48,7 @@ class RegionScan(ABC, Generic[T]):
 
     The region is scanned for visible views: on request, when a panel wrote to the region, and every
     `live_s` seconds while live viewing is on. Views are sent messages of the kind `kind`;
-    thread-safe. `viewers` are the visible views.
+    thread-safe.
     """
 
     kind: ClassVar[str]
@@ -58,7 +58,7 @@ class RegionScan(ABC, Generic[T]):
         """Create the scan; nothing is read until a view requests it."""
         self._reader, self._region, self._sources = shown.reader, shown.region, shown.sources
         self._live, self._send, self._failed = shown.live, shown.send, shown.failed
-        self.viewers = Viewers()
+        self._viewers = Viewers()
         self._lock = threading.Lock()  # guards _wanted, _running and _task
         self._wanted = self._urgent = self._running = False
         self._task: scheduler.Task | None = None
@@ -78,17 +78,17 @@ class RegionScan(ABC, Generic[T]):
 
     def request(self, view: str) -> None:
         """Scan for a view that is visible."""
-        self.viewers.update(view, True)
+        self._viewers.update(view, True)
         self._start(urgent=True)
 
     def renew(self, *, urgent: bool = False) -> None:
         """Scan again if a view is visible; with `urgent` at once, else after a pause."""
-        if self.viewers.any_recent():
+        if self._viewers.any_recent():
             self._start(urgent=urgent)
 
     def set_visible(self, view: str, on: bool) -> None:
         """Record that a view is visible or hidden."""
-        self.viewers.update(view, on)
+        self._viewers.update(view, on)
 
     def reset(self) -> None:
         """Discard all results: the region was replaced or freed."""
@@ -126,7 +126,7 @@ class RegionScan(ABC, Generic[T]):
                 return True
             if self._wanted or (live and passed < self.live_s):
                 return None
-            self._running = bool(live and self.viewers.due())
+            self._running = bool(live and self._viewers.due())
             return self._running
 
     def _steps(self) -> scheduler.Steps:

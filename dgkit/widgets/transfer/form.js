@@ -76,10 +76,12 @@ function payloadSize(kind, control) {
 // Refuses pasted or dropped text that its field would cut off.
 function refuseLongText(event) {
   const { length } = (event.clipboardData ?? event.dataTransfer)?.getData("text/plain") ?? "";
-  if (length <= MAX_TEXT || event.target.maxLength !== MAX_TEXT) return;
+  const { maxLength, value, selectionStart, selectionEnd } = event.target;
+  const total = value.length - (selectionEnd - selectionStart) + length;
+  if (total <= MAX_TEXT || maxLength !== MAX_TEXT) return;
   event.preventDefault();
-  const [given, limit] = [length, MAX_TEXT].map((number) => number.toLocaleString("en-US"));
-  mark(event.target, `${given} characters pasted; the limit is ${limit}`);
+  const [given, limit] = [total, MAX_TEXT].map((number) => number.toLocaleString("en-US"));
+  mark(event.target, `${given} characters with what is pasted; the limit is ${limit}: use a NumPy expression`);
 }
 
 function makeControls(view) {
