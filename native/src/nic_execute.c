@@ -15,7 +15,7 @@ int dg_nic_find_local(struct dg_nic_qp *qp, const struct nic_segment *s, uint32_
 	if (s->is_inline)
 		return EXECUTED;
 	const struct nic_key *k = nic_key_find(n, s->key);
-	if (__builtin_expect(!k || k->window, 0))
+	if (__builtin_expect(!k || k->window || !k->local.entry, 0)) /* a window or an import: rkeys only */
 		return nic_fault(n, SYNDROME_LOCAL_PROTECTION, "lkey, unknown", s->key, 0);
 	if (k->pd != qp->c.pd)
 		return nic_fault(n, SYNDROME_LOCAL_PROTECTION, "lkey of another protection domain", k->pd,

@@ -156,7 +156,11 @@ int dg_nic_key_open(dg_nic *n, dg_region *r, uint64_t address, uint32_t pd, uint
 int dg_nic_key_open_import(dg_nic *n, const uint8_t *descriptor, size_t length, uint64_t address,
 			   uint32_t pd, uint32_t access, uint32_t *key)
 {
-	struct nic_key k = {.pd = pd, .access = access, .address = address, .size = UINT64_MAX};
+	/* An rkey only: no receive may name it either. */
+	struct nic_key k = {.pd = pd,
+			    .access = access & ~(uint32_t)DG_NIC_LOCAL_WRITE,
+			    .address = address,
+			    .size = UINT64_MAX};
 	struct nic_key_body body = {.length = (uint32_t)length};
 	int rc = dg_nic_check_process(n);
 	if (!rc && length > sizeof body.descriptor)

@@ -557,9 +557,15 @@ TEST(number_of_segments_must_fit)
 
 TEST(keys_have_rights_and_a_domain)
 {
-	uint32_t read_only, other_domain;
+	uint32_t read_only, other_domain, imported;
+	uint8_t descriptor[DG_DESCRIPTOR_MAX];
 
 	FIXTURE(pair, p, pair_open, DG_NIC_PROXY);
+	const int length = dg_region_export(p.r_mine, RW, descriptor, sizeof(descriptor));
+	CHECK_EQ(dg_nic_key_open_import(p.nic, descriptor, (size_t)length, (uintptr_t)p.mine, 7, ALL_ACCESS, &imported), 0);
+	put_copy(&p.a, WQE_WRITE, p.theirs, p.rkey, p.mine, imported, 64);
+	check_error(&p, SYNDROME_LOCAL_PROTECTION, "lkey, unknown"); /* an rkey only */
+	restart(&p);
 	CHECK_EQ(dg_nic_key_open(p.nic, p.r_theirs, (uintptr_t)p.theirs, 7, DG_NIC_REMOTE_READ, &read_only), 0);
 	CHECK_EQ(dg_nic_key_open(p.nic, p.r_theirs, (uintptr_t)p.theirs, 8, ALL_ACCESS, &other_domain), 0);
 	put_copy(&p.a, WQE_WRITE, p.theirs, read_only, p.mine, p.lkey, 64);

@@ -115,7 +115,7 @@ enum object_kind {
 	OBJECT_RDMA_EVENT_GET,
 	OBJECT_RDMA_EVENT_SET,
 	OBJECT_RDMA_EVENT_ADD,
-	OBJECT_WORKQ, /* of the API of DOCA 1.3 to 2.2, like the next four */
+	OBJECT_WORKQ, /* of the API of DOCA 1.3 to 2.2, like the next two */
 	OBJECT_WORKQ_MMAP,
 	OBJECT_WORKQ_DMA,
 	OBJECT_COMM_CHANNEL_ENDPOINT,

@@ -246,10 +246,7 @@ doca_error_t fast_ctx_set_tasks(struct fast_ctx *p, bool callbacks, uint32_t n);
  * */
 doca_error_t fast_ctx_start(struct fast_ctx *p);
 void fast_ctx_ended(struct doca_ctx *ctx);
-bool fast_ctx_quiet(struct doca_ctx *ctx);
-int fast_ctx_fileno(struct doca_ctx *ctx);
 bool fast_ctx_arm(struct doca_ctx *ctx);
-void fast_ctx_disarm(struct doca_ctx *ctx);
 void fast_ctx_free_task(struct doca_task *task);
 /* The functions of a context that consumers and producers have in common. */
 #define FAST_OPS .ended = fast_ctx_ended, .arm = fast_ctx_arm, .free_task = fast_ctx_free_task

@@ -10,7 +10,7 @@
 #include "clock.h"
 #include "comm_channel.h"
 
-/* Of 1.3: as in include/workq/doca_comm_channel.h. */
+/* Of 1.3: as in include/doca_comm_channel.h. */
 struct init_attr {
 	uint32_t cookie, flags, max_msgs, msg_size;
 };

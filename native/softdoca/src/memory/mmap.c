@@ -183,7 +183,7 @@ doca_error_t mmap_detach(struct doca_mmap *m, const char *func)
 /* `started` is the error for a started map. */
 static doca_error_t may_change(const struct doca_mmap *m, doca_error_t started, const char *func)
 {
-	if (m->from_export) /* DOCA Mmap, create_from_export: cannot be changed or exported */
+	if (m->from_export) /* DOCA Mmap, create_from_export: cannot be changed */
 		return REFUSE_FOR(func, DOCA_ERROR_NOT_PERMITTED,
 				  "the map was created from an export");
 	if (m->state == MMAP_STARTED)

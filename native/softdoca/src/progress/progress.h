@@ -78,12 +78,12 @@ struct task_watch {
 
 struct doca_task {
 	struct object o; /* within its library's object, aligned to 64 bytes */
+	struct doca_ctx *ctx; /* stays when it is free: a second thread looks at it to be refused */
+	struct task_watch *watch; /* a node of a graph that has submitted it; NULL: none */
 	union {
-		struct doca_ctx *ctx;
+		union doca_data user_data;
 		struct doca_task *next_free; /* of its pool */
 	};
-	struct task_watch *watch; /* a node of a graph that has submitted it; NULL: none */
-	union doca_data user_data;
 	doca_error_t status;
 	bool in_flight;
 };
