@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 from ._ffi import ffi, last_error, lib
@@ -77,7 +78,7 @@ def providers(*, deep: bool = True) -> list[ProviderInfo]:
             a child process. If False, only check that a provider's library is installed.
     """
     found = []
-    indices = iter(range(1 << 10))
+    indices = itertools.count()
     while (name := lib.dg_provider_name(next(indices))) != ffi.NULL:
         text = ffi.string(name).decode()
         usable = lib.dg_provider_probe(name, deep) == 0

@@ -321,7 +321,8 @@ class Replay:
         ):
             self._compare_argument(callback, parameter, value, recorded)
             if parameter.kind == "l" and value and callback.entries:
-                self._take_list(callback.entries, value, given[1] & 0xFFFF)
+                _, count, *_ = given  # of a callback with a list: its events, a uint16_t
+                self._take_list(callback.entries, value, count & 0xFFFF)
         for call in callback.calls:
             self._replay(call)
         self._of_frames -= of_frames

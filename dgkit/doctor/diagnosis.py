@@ -25,7 +25,7 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         case: The machines and the goal for which they were judged.
-        findings: The findings, worst first, then in the order of the checks.
+        findings: The findings, in the order of finding_order.
         data_paths: The data paths, best first; none if only some of the checks were requested.
         chosen: Why this goal was chosen, "" if it was given.
         took_s: Duration of the run, in seconds.

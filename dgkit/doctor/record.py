@@ -83,6 +83,7 @@ def filter_reading(key: str, reading: Reading) -> Reading | None:
 
 
 def _text(key: str, reading: Reading) -> str:
+    """Return what checks use of a reading's text."""
     text = reading.text
     if key == f"text {cmdline.PATH}" and reading.ok:
         return cmdline.filter_parameters(text)

@@ -37,7 +37,7 @@ class MachineLeases:
         self._closed = False  # _taken and _closed are accessed in the client's loop only
 
     def acquire(self, wanted: Sequence[frozenset[str]]) -> list[bool]:
-        """Acquire the machines of each pair; return for each pair whether all of them were free.
+        """Acquire the machines of each pair, all or none; return for each pair whether it has them.
 
         Raises:
             PeerLost, PeerTimeout: The scheduler is lost or does not answer.

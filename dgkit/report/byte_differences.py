@@ -142,6 +142,7 @@ class _Source(NamedTuple):
 
 
 def _source(thing: Any) -> _Source:
+    """Return a region, a file's path, a GPU array, a buffer or whatever NumPy converts as bytes."""
     if hasattr(thing, "session") and hasattr(thing, "local"):
         session = thing.session
         return _Source(

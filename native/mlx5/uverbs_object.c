@@ -184,7 +184,8 @@ int dg_mlx5_alloc_pd(struct call *c)
 	return 0;
 }
 
-/* libmlx5 writes the address into its entries; what it asks for is the MAC address of the GID. */
+/* libmlx5 writes the address into its entries; what it asks the kernel for is the MAC address
+ * of the GID, which here is always 02:00:00:00:00:00. */
 int dg_mlx5_create_ah(struct call *c)
 {
 	const struct ib_uverbs_create_ah *q = (void *)c->in;

@@ -300,6 +300,9 @@ def test_its_panels_are_in_tabs_as_the_user_likes(notebook):
     notebook.page.keyboard.press("End")
     expect(notebook.panel("transfer")).to_be_visible()
     expect(tab("Transfer")).to_be_focused()
+    until(
+        lambda: notebook.value("(d.arrangement, d.tab)") == ("tabs", "transfer"), "the kernel knows"
+    )
     notebook.page.keyboard.press("ArrowRight")
     expect(notebook.panel("hexview")).to_be_visible()
     expect(notebook.panel("transfer")).to_be_hidden()

@@ -69,7 +69,7 @@ def perform(experiment: Experiment, *, limit_s: float = LIMIT_S) -> Result:
     """Run an experiment in a child process, which is killed after `limit_s` seconds."""
     start = time.monotonic()
     program = f"import sys; sys.path[:] = {sys.path!r}{_PROGRAM}"
-    folder = str(Path(__file__).parents[1])
+    folder = str(Path(__file__).parents[1])  # dgkit/doctor, which _PROGRAM takes from its arguments
     command = [sys.executable, "-c", program, folder, *experiment.query]
     commands = Commands()
     try:

@@ -38,7 +38,8 @@ function makeArrangement(view, slots) {
     button(text, () => choose({ arrangement: name }), { "data-name": name }),
   );
   const element = h("div", { class: "dg-row", role: "group", "aria-label": "Arrangement of the panels" }, ...buttons);
-  let calls = 0; // while a call of this view is in progress, messages are about an earlier choice
+  let calls = 0; // while a call of this view is in progress, messages may be about an earlier choice:
+  let latest = null; // the last of them is shown afterwards
   const show = (arranged) => {
     view.state.arranged = { ...view.state.arranged, ...arranged };
     for (const one of buttons)
@@ -51,9 +52,15 @@ function makeArrangement(view, slots) {
     calls++;
     await view.attempt("arrange", { arrangement, tab });
     calls--;
+    if (calls || !latest) return;
+    show(latest);
+    latest = null;
   };
   slots.onTab = (tab) => choose({ tab });
-  view.on("arranged", ({ arranged }) => calls || show(arranged));
+  view.on("arranged", ({ arranged }) => {
+    if (calls) latest = arranged;
+    else show(arranged);
+  });
   return { element, show };
 }
 

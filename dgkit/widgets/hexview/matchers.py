@@ -92,6 +92,7 @@ class ValueMatcher:
 
     def find(self, parts: Sequence[bytes], lead: int, backward: bool) -> int:
         """See Matcher."""
+        # The tail is shorter than a value: it only completes the last one that begins in the chunk.
         whole = (len(parts[0]) - lead) // self.length * self.length
         values = decode(parts[0][lead : lead + whole], self._dtype, self._endian)
         with np.errstate(over="ignore"):  # a bound beyond f16 is infinite

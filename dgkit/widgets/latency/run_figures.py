@@ -75,6 +75,7 @@ def _histogram(runs: Runs) -> figure:
 
 
 def _percentiles(runs: Runs) -> figure:
+    """Draw latency over 1 / (1 - p): 2 is p50, and 10**n is n nines."""
     fig = _new("Percentiles of latency", "percentile (%)", _US, x_log=True, y_log=True)
     names = {2: "50"} | {10**count: nines(count) for count in range(1, NINES + 1)}
     fig.xaxis.ticker = FixedTicker(ticks=list(names), minor_ticks=[])

@@ -70,6 +70,7 @@ DOCA_EXPERIMENTAL
 doca_error_t doca_graph_node_create_from_user(struct doca_graph *graph,
 		doca_graph_user_node_cb_t cb, struct doca_graph_node **node);
 
+/* Errors besides: BAD_STATE if the sub-graph is not started. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_graph_node_create_from_graph(struct doca_graph *graph,
 		struct doca_graph *sub_graph, struct doca_graph_node **node);

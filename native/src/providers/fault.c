@@ -71,7 +71,7 @@ static const dg_fault_rule *match(struct wrap *w, const struct dg_op *op)
 static void complete(struct dg_pipe *p, uint32_t slot, uint32_t status, uint64_t stamp_ns)
 {
 	uint32_t done = slot << 8 |
-			(status & 0xff); /* keeps CQE_SHARED and CQE_LATE of the inner provider */
+			(status & 0xff); /* with the inner provider's CQE_SHARED, CQE_LATE and CQE_KERNEL */
 	cq_publish(p, &done, 1, stamp_ns);
 }
 

@@ -139,6 +139,7 @@ struct conn *dg_conn_new(int fd, pid_t pid, int pidfd)
 	return c;
 }
 
+/* Once a connection. Sealed: an importer that shrank the memory would have this process raise SIGBUS. */
 static int control_open(struct conn *c)
 {
 	const int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;

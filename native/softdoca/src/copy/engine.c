@@ -187,7 +187,7 @@ static struct doca_dma_task_memcpy *reap(struct engine *e, struct channel *l)
 	if (!cqe)
 		return NULL;
 	struct doca_dma_task_memcpy *t = e->all[cqe->slot_status >> 8];
-	t->outcome = outcome_of(cqe->slot_status & 0x3f);
+	t->outcome = outcome_of(cqe->slot_status & CQE_STATUS);
 	t->posted = false;
 	take_out(&l->posted, t);
 	l->pipe.cq_head++;
