@@ -13,6 +13,7 @@ from doctor.published import FOLDERS, load_all
 
 from dgkit._version import __version__
 from dgkit.doctor.diagnosis import Diagnosis
+from dgkit.doctor.experiments.overrule import overrule
 from dgkit.doctor.facts.distribution import package_manager
 from dgkit.doctor.facts.gpudirect import before_turing
 from dgkit.doctor.facts.peermem import peermem_state
@@ -51,6 +52,11 @@ def judged(request: pytest.FixtureRequest) -> Judged:
     name = request.param
     one = PUBLISHED[name].machine() if name in PUBLISHED else snapshots.machine(name)
     return Judged(one, {goal: diagnose([one], goal=goal) for goal in Goal})
+
+
+def test_experiments_that_did_not_run_leave_the_findings_as_they_are(judged: Judged) -> None:
+    for found in judged.by_goal.values():
+        assert overrule(found, []).findings == found.findings
 
 
 def test_a_shell_parses_each_remedy(judged: Judged) -> None:

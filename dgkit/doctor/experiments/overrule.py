@@ -78,11 +78,13 @@ def overrule(diagnosis: Diagnosis, results: Sequence[Result]) -> Diagnosis:
     tried = [result for result in results if result.verdict is not Verdict.UNKNOWN]
     failed = [_finding(result) for result in tried if result.verdict is Verdict.FAIL]
     refuted = _refuted(tried)
-    findings = [_overruled(refuted, found) for found in diagnosis.findings]
+    paths = tuple(_overruled_path(path, tried, refuted) for path in diagnosis.data_paths)
+    stand = [found for found in diagnosis.findings if not _is_overruled(refuted, found)]
+    overruled = [_overruled(found) for found in diagnosis.findings if _is_overruled(refuted, found)]
     return msgspec.structs.replace(
         diagnosis,
-        findings=(*failed, *sorted(findings, key=lambda found: -found.verdict)),
-        data_paths=tuple(_overruled_path(path, tried, refuted) for path in diagnosis.data_paths),
+        findings=(*failed, *stand, *overruled),
+        data_paths=paths,
         tried=tuple(results),
     )
 
@@ -113,9 +115,11 @@ def _verdict(results: Sequence[Result]) -> Verdict:
     return Verdict.OK if (all(worked) if every else any(worked)) else Verdict.FAIL
 
 
-def _overruled(refuted: frozenset[str], found: Finding) -> Finding:
-    if found.check not in refuted or found.verdict not in (Verdict.FAIL, Verdict.UNKNOWN):
-        return found
+def _is_overruled(refuted: frozenset[str], found: Finding) -> bool:
+    return found.check in refuted and found.verdict in (Verdict.FAIL, Verdict.UNKNOWN)
+
+
+def _overruled(found: Finding) -> Finding:
     why = f"Tried: it works. The readings said: {found.why or found.found}"
     return msgspec.structs.replace(found, verdict=Verdict.OK, why=why, remedy=(), follows="")
 
