@@ -425,9 +425,10 @@ def down(arm: Arm, say: Say, *, everybody: bool = False) -> None:
     others = "0"
     mark = shlex.quote(f" {_mark()}")
     arm.read(
-        f"""cd ~/.ssh 2>/dev/null && grep -qF {mark} authorized_keys &&
-        kept=$(grep -vF {mark} authorized_keys; echo .) &&
-        printf %s "${{kept%.}}" > authorized_keys; :"""
+        f"""cd ~/.ssh 2>/dev/null && grep -qF {mark} authorized_keys || exit 0
+        kept=$(while IFS= read -r line || [ -n "$line" ]; do
+            case $line in (*{mark}) ;; (*) printf '%s\\n' "$line" ;; esac
+        done < authorized_keys; echo .) && printf %s "${{kept%.}}" > authorized_keys"""
     )
     if arm.read(f'[ ! -d "$HOME/{FOLDER}" ] || echo there').strip():
         others = arm.run(

@@ -459,8 +459,11 @@ def test_a_key_is_offered_after_a_password_and_goes_as_it_came(host, arm, monkey
         )
         public.write_text("")  # replaced since
         assert setup.own_ssh_key() is None
+        elsewhere = f"ssh-rsa its dgkit-bluefield-{getpass.getuser()}@{host_name()}0\n"
+        with known.open("a") as file:
+            file.write(elsewhere)  # of a host whose name is longer
         setup.down(there, print)
-    assert known.read_text() == "ssh-rsa other\n"
+    assert known.read_text() == f"ssh-rsa other\n{elsewhere}"
 
 
 @pytest.mark.parametrize(
