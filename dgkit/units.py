@@ -6,6 +6,7 @@ import re
 
 TYPE_CHECKING = False  # typing's own costs more to import than all of this
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Any
 
 _LONG_DTYPE = 120  # letters
@@ -35,6 +36,11 @@ def one_line(text: str) -> str:
 def plural(count: int, noun: str) -> str:
     """Return a number with its noun, thousands separated: `1 byte`, `4,096 bytes`."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def listed(words: Sequence[str]) -> str:
+    """Return words as they stand in a sentence: `a`, `a and b`, `a, b and c`."""
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
 def us(ns: float) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from ..units import one_line
+from ..units import listed, one_line
 from .collect.reader import Trace
 from .data_path_specs import ADVISORY
 from .data_paths import DataPath
@@ -160,9 +160,5 @@ def _why_not(better: Sequence[DataPath]) -> str:
     first, why = better[0], better[0].why.rstrip(".")
     if first.verdict is Verdict.UNKNOWN:
         return f"; whether {first.title} does cannot be determined{f' ({why})' if why else ''}"
-    by = f" by {_and(first.causes)}" if first.causes else f": {why}"
+    by = f" by {listed(first.causes)}" if first.causes else f": {why}"
     return f"; {first.title} is blocked{by}"
-
-
-def _and(names: Sequence[str]) -> str:
-    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)

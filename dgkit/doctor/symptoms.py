@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from ..units import listed
 from .diagnosis import Diagnosis
 from .facts import kernel_log
 from .finding import Finding, Verdict
@@ -170,7 +171,7 @@ def _found(line: str, known: Iterable[Name]) -> list[Name]:
 
 def _of_names(line: str, names: list[Name], ways: list[Name]) -> Symptom:
     said = [way.what for way in ways]
-    said += [f"It names {_listed([name.what for name in names])}."] if names else []
+    said += [f"It names {listed([name.what for name in names])}."] if names else []
     said += [f"{one}: {os.strerror(getattr(errno, one)).lower()}." for one in _errors(line)]
     commands = [command for way in ways for command in way.remedy]
     for pattern, what, command in _PARTS:
@@ -206,10 +207,6 @@ def _is_errno(found: re.Match[str]) -> bool:
     if found["behind"]:
         return before.lower().endswith(os.strerror(int(found["behind"])).lower())
     return not (found["said"] and _OWN_NUMBERS.search(before))
-
-
-def _listed(words: list[str]) -> str:
-    return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
 
 
 def explain(found: Iterable[Match], diagnosis: Diagnosis) -> list[Explanation]:
