@@ -214,6 +214,9 @@ TEST(an_inventory_grows_also_while_it_is_used)
 
 	all[0] = a_buf(s.inv, s.map, bytes, 1);
 	REFUSED(doca_buf_inventory_expand(s.inv, 0), INVALID_VALUE);
+	OK(doca_buf_inventory_stop(s.inv));
+	REFUSED(doca_buf_inventory_expand(s.inv, 299), BAD_STATE);
+	OK(doca_buf_inventory_start(s.inv));
 	OK(doca_buf_inventory_expand(s.inv, 299));
 	OK(doca_buf_inventory_get_num_elements(s.inv, &number));
 	CHECK_EQ(number, 300);

@@ -69,6 +69,37 @@ static struct doca_graph_instance *an_instance(struct doca_graph *g)
 	return i;
 }
 
+/* A rig with a task that copies a byte, for the node of a context that each graph needs. */
+struct idle {
+	struct rig r;
+	struct doca_buf *src, *dst;
+	struct doca_task *task;
+};
+
+static void idle_open(struct idle *idle)
+{
+	rig_open(&idle->r, 4096, 1);
+	idle->src = source(&idle->r, 0, 1);
+	idle->dst = target(&idle->r, 0, 4096);
+	idle->task = a_task(&idle->r, idle->src, idle->dst, 0);
+}
+
+static void idle_close(struct idle *idle)
+{
+	doca_task_free(idle->task);
+	rig_close(&idle->r, idle->src, idle->dst);
+}
+
+static struct doca_graph_instance *idle_instance(struct doca_graph *g, const struct idle *idle,
+						 const struct doca_graph_node *n)
+{
+	struct doca_graph_instance *i = an_instance(g);
+
+	OK(doca_buf_reset_data_len(idle->dst));
+	OK(doca_graph_instance_set_ctx_node_data(i, n, idle->task));
+	return i;
+}
+
 static void run_graphs(struct doca_pe *pe, const struct ends *e, unsigned ended)
 {
 	double end = now_s() + WAIT_SECONDS;
@@ -174,9 +205,9 @@ static doca_error_t take_turn(void *cookie)
 
 TEST(random_graphs_run_each_node_once_and_after_those_before_it)
 {
-	struct doca_pe *pe;
+	FIXTURE(idle, idle, idle_open);
+	struct doca_pe *pe = idle.r.pe;
 
-	OK(doca_pe_create(&pe));
 	srand(31);
 	for (int round = 0; round < 300; round++) {
 		bool before[NODES][NODES] = { 0 };
@@ -187,6 +218,7 @@ TEST(random_graphs_run_each_node_once_and_after_those_before_it)
 		struct doca_graph_instance *i;
 		struct ends e;
 		struct doca_graph *g = a_graph(pe, &e, 1);
+		struct doca_graph_node *copy = ctx_node(g, idle.r.ctx);
 
 		for (unsigned k = 0; k < many; k++)
 			n[k] = user_node(g, take_turn);
@@ -195,7 +227,7 @@ TEST(random_graphs_run_each_node_once_and_after_those_before_it)
 				if ((before[j][k] = rand() % 3 == 0)) /* ends at other numbers, too */
 					OK(doca_graph_add_dependency(g, n[many - 1 - j], n[many - 1 - k]));
 		OK(doca_graph_start(g));
-		i = an_instance(g);
+		i = idle_instance(g, &idle, copy);
 		for (unsigned k = 0; k < many; k++) {
 			steps[k] = (struct step){ &turns, many - 1 - k };
 			OK(doca_graph_instance_set_user_node_data(i, n[k], &steps[k]));
@@ -211,7 +243,6 @@ TEST(random_graphs_run_each_node_once_and_after_those_before_it)
 		OK(doca_graph_instance_destroy(i));
 		close_graph(g);
 	}
-	OK(doca_pe_destroy(pe));
 }
 
 /* ---- failures ---- */
@@ -231,27 +262,26 @@ static doca_error_t never(void *cookie)
 
 TEST(a_function_that_fails_ends_the_instance_as_failed)
 {
-	struct doca_graph_node *first, *second;
+	struct doca_graph_node *first, *second, *copy;
 	struct doca_graph_instance *i;
 	struct doca_graph *g;
-	struct doca_pe *pe;
 	struct ends e;
 
-	OK(doca_pe_create(&pe));
-	g = a_graph(pe, &e, 1);
+	FIXTURE(idle, idle, idle_open);
+	g = a_graph(idle.r.pe, &e, 1);
+	copy = ctx_node(g, idle.r.ctx);
 	first = user_node(g, refuse_it);
 	second = user_node(g, never);
 	OK(doca_graph_add_dependency(g, first, second));
 	OK(doca_graph_start(g));
-	i = an_instance(g);
+	i = idle_instance(g, &idle, copy);
 	for (unsigned turn = 1; turn <= 2; turn++) {
 		OK(doca_graph_instance_submit(i));
-		run_graphs(pe, &e, turn);
+		run_graphs(idle.r.pe, &e, turn);
 		CHECK(e.failed == turn && !e.done);
 	}
 	OK(doca_graph_instance_destroy(i));
 	close_graph(g);
-	OK(doca_pe_destroy(pe));
 }
 
 /* Also if it fails when it is submitted, because its context has stopped by then. */
@@ -291,21 +321,22 @@ TEST(a_task_that_fails_ends_the_instance_as_failed)
 
 TEST(a_graph_is_a_node_of_another)
 {
-	struct doca_graph_node *inner_node, *outer_node[2];
-	struct doca_graph_instance *inner, *outer;
+	struct doca_graph_node *inner_node, *outer_node[2], *copy;
+	struct doca_graph_instance *inner, *outer, *other;
 	struct turns turns = { .n = 0 };
 	struct step steps[2] = { { &turns, 0 }, { &turns, 1 } };
 	struct doca_graph *g, *sub;
 	struct ends e, of_sub;
-	struct doca_pe *pe;
+	FIXTURE(idle, idle, idle_open);
+	struct doca_pe *pe = idle.r.pe;
 
-	OK(doca_pe_create(&pe));
-	sub = a_graph(pe, &of_sub, 1);
+	sub = a_graph(pe, &of_sub, 2);
+	copy = ctx_node(sub, idle.r.ctx);
 	inner_node = user_node(sub, take_turn);
 	OK(doca_graph_start(sub));
-	inner = an_instance(sub);
+	inner = idle_instance(sub, &idle, copy);
 	OK(doca_graph_instance_set_user_node_data(inner, inner_node, &steps[0]));
-	g = a_graph(pe, &e, 1);
+	g = a_graph(pe, &e, 2);
 	OK(doca_graph_node_create_from_graph(g, sub, &outer_node[0]));
 	outer_node[1] = user_node(g, take_turn);
 	OK(doca_graph_add_dependency(g, outer_node[0], outer_node[1]));
@@ -313,10 +344,14 @@ TEST(a_graph_is_a_node_of_another)
 	outer = an_instance(g);
 	OK(doca_graph_instance_set_sub_graph_node_data(outer, outer_node[0], inner));
 	OK(doca_graph_instance_set_user_node_data(outer, outer_node[1], &steps[1]));
+	REFUSED(doca_graph_instance_destroy(inner), IN_USE);
 	for (unsigned turn = 1; turn <= 3; turn++) {
 		turns.n = 0;
 		OK(doca_graph_instance_submit(outer));
 		REFUSED(doca_graph_instance_submit(inner), IN_USE);
+		other = an_instance(g);
+		REFUSED(doca_graph_instance_set_sub_graph_node_data(other, outer_node[0], inner), NOT_PERMITTED);
+		OK(doca_graph_instance_destroy(other));
 		REFUSED(doca_graph_stop(sub), IN_USE);
 		run_graphs(pe, &e, turn);
 		CHECK(e.done == turn && !of_sub.done && !of_sub.failed);
@@ -328,9 +363,9 @@ TEST(a_graph_is_a_node_of_another)
 	CHECK_EQ(e.failed, 1);
 	OK(doca_graph_instance_destroy(outer));
 	OK(doca_graph_instance_destroy(inner));
+	REFUSED(doca_graph_node_create_from_graph(sub, g, &inner_node), NOT_PERMITTED); /* a circle */
 	OK(doca_graph_destroy(sub));
 	close_graph(g);
-	OK(doca_pe_destroy(pe));
 }
 
 static void no_wait(struct doca_sync_event_task_wait_eq *task, union doca_data data, union doca_data ctx_data)
@@ -415,19 +450,21 @@ TEST(a_sleeping_program_is_woken_and_may_free_all_in_the_callback)
 	struct turns turns = { .n = 0 };
 	struct step step = { &turns, 0 };
 	struct doca_graph_instance *i;
-	struct doca_graph_node *n;
+	struct doca_graph_node *n, *copy;
 	struct doca_graph *g;
-	struct doca_pe *pe;
 	struct ends e;
 
-	OK(doca_pe_create(&pe));
+	FIXTURE(idle, idle, idle_open);
+	struct doca_pe *pe = idle.r.pe;
+
 	OK(doca_pe_get_notification_handle(pe, &fd.fd));
 	g = a_graph(pe, &e, 1);
 	OK(doca_graph_set_conf(g, end_it_all, end_it_all, 1));
 	e.last = (struct doca_graph_instance *)g;
 	n = user_node(g, take_turn);
+	copy = ctx_node(g, idle.r.ctx);
 	OK(doca_graph_start(g));
-	i = an_instance(g);
+	i = idle_instance(g, &idle, copy);
 	OK(doca_graph_instance_set_user_node_data(i, n, &step));
 	OK(doca_pe_request_notification(pe));
 	CHECK_EQ(poll(&fd, 1, 0), 0);
@@ -439,7 +476,6 @@ TEST(a_sleeping_program_is_woken_and_may_free_all_in_the_callback)
 		OK(doca_pe_request_notification(pe));
 	}
 	CHECK_EQ(turns.n, 1);
-	OK(doca_pe_destroy(pe));
 }
 
 /* ---- misuse ---- */
@@ -462,7 +498,8 @@ TEST(each_misuse_is_refused)
 	REFUSED(doca_pe_destroy(r.pe), IN_USE);
 	REFUSED(doca_graph_start(other), BAD_STATE); /* not configured */
 	g = a_graph(r.pe, &e, 1);
-	REFUSED(doca_graph_start(g), BAD_STATE); /* no nodes */
+	user_node(g, refuse_it);
+	REFUSED(doca_graph_start(g), BAD_STATE); /* no node of a context */
 	OK(doca_graph_stop(g));
 	REFUSED(doca_graph_set_conf(g, on_graph_done, NULL, 1), INVALID_VALUE);
 	REFUSED(doca_graph_set_conf(g, on_graph_done, on_graph_error, 0), INVALID_VALUE);
@@ -480,6 +517,7 @@ TEST(each_misuse_is_refused)
 	OK(doca_graph_start(g));
 	REFUSED(doca_graph_start(g), BAD_STATE);
 	REFUSED(doca_graph_destroy(g), BAD_STATE);
+	REFUSED(doca_graph_set_user_data(g, data), BAD_STATE);
 	REFUSED(doca_graph_add_dependency(g, n[1], n[2]), BAD_STATE);
 	REFUSED(doca_graph_node_create_from_user(g, never, &n[0]), BAD_STATE);
 	REFUSED(doca_graph_set_conf(g, on_graph_done, on_graph_error, 1), BAD_STATE);
@@ -501,6 +539,7 @@ TEST(each_misuse_is_refused)
 	OK(doca_graph_instance_submit(i));
 	REFUSED(doca_graph_instance_submit(i), IN_USE);
 	REFUSED(doca_graph_instance_destroy(i), IN_USE);
+	REFUSED(doca_graph_instance_set_user_data(i, data), IN_USE);
 	REFUSED(doca_graph_instance_set_ctx_node_data(i, of_ctx, t), BAD_STATE);
 	REFUSED(doca_graph_stop(g), IN_USE);
 	REFUSED(doca_task_submit(t), BAD_STATE);
@@ -524,7 +563,7 @@ TEST(each_misuse_is_refused)
 	drop(src, dst);
 }
 
-TEST(a_context_of_another_engine_is_refused_at_the_start)
+TEST(a_context_that_is_stopped_or_of_another_engine_is_refused_at_the_start)
 {
 	struct doca_graph *g;
 	struct doca_pe *pe;
@@ -537,6 +576,13 @@ TEST(a_context_of_another_engine_is_refused_at_the_start)
 	REFUSED(doca_graph_start(g), BAD_STATE);
 	OK(doca_graph_destroy(g));
 	OK(doca_pe_destroy(pe));
+	g = a_graph(r.pe, &e, 1);
+	ctx_node(g, r.ctx);
+	OK(doca_ctx_stop(r.ctx));
+	REFUSED(doca_graph_start(g), BAD_STATE);
+	OK(doca_ctx_start(r.ctx));
+	OK(doca_graph_start(g));
+	close_graph(g);
 }
 
 TEST_MAIN(run_tests)

@@ -203,31 +203,34 @@ static bool moved(unsigned ended)
 	return s.last == DOCA_SUCCESS;
 }
 
-/* Reads what its peer names, writes there, and reads again when it is told to. */
+/* Reads what its peer names, writes there if it is told to, and reads again when it is told to. */
 static void storage_target(int fd)
 {
 	static uint8_t want[8192];
-	uint8_t word;
+	uint8_t word, is_writer, told;
 
+	hear(fd, &is_writer, 1);
 	meet(fd);
 	struct doca_buf *near = near_buf(&s, 0, 8192, false), *far = peer_buf(&s, &theirs, 0, 8192, true);
 	SUBMIT(&s, read, s.connection, far, near, number(1));
 	fill(want, sizeof want, 5);
 	word = moved(1) && !memcmp(s.bytes, want, sizeof want);
 	say(fd, &word, 1);
-	fill(s.bytes, 8192, 6);
-	OK(doca_buf_set_data(far, (void *)(uintptr_t)theirs.addr, 0));
-	SUBMIT(&s, write, s.connection, near, far, number(2));
-	word = moved(2);
-	say(fd, &word, 1);
-	uint8_t told;
+	if (is_writer) {
+		fill(s.bytes, 8192, 6);
+		OK(doca_buf_set_data(far, (void *)(uintptr_t)theirs.addr, 0));
+		SUBMIT(&s, write, s.connection, near, far, number(2));
+		word = moved(2);
+		say(fd, &word, 1);
+	}
 	hear(fd, &told, 1);
 	OK(doca_buf_reset_data_len(near));
 	OK(doca_buf_set_data(far, (void *)(uintptr_t)theirs.addr, 8192));
-	if (word)
-		SUBMIT(&s, read, s.connection, far, near, number(3)); /* the connection is not broken yet */
-	word = word && moved(3);
-	say(fd, &word, 1);
+	if (word) {
+		SUBMIT(&s, read, s.connection, far, near, number(3));
+		word = moved(s.done + s.failed + 1);
+		say(fd, &word, 1);
+	}
 	drop(near, far);
 	side_close(&s);
 }
@@ -244,10 +247,14 @@ static uint8_t said(int fd)
 	return word;
 }
 
+enum stopping { BY_THE_HOST, BY_THIS_PROCESS };
+
 /* As NVIDIA's application "storage": the host's memory is exported to the DPU, which exports its map to a
  * target, and the target reads and writes the host's memory. */
-static void a_host_and_a_target(void (*host)(int fd), bool writes, bool is_by_thread)
+static void a_host_and_a_target(void (*host)(int fd), bool is_writer, bool is_by_thread, enum stopping stopping)
 {
+	const bool may_write = host == read_write_host;
+
 	choose(is_by_thread);
 	struct other h = start(host), target = start(storage_target);
 	struct offer lent;
@@ -265,16 +272,23 @@ static void a_host_and_a_target(void (*host)(int fd), bool writes, bool is_by_th
 	mine.addr = lent.addr;
 	mine.desc_len = len;
 	memcpy(mine.desc, desc, len);
+	say(target.fd, &(uint8_t){is_writer}, 1);
 	say(target.fd, &mine, sizeof mine);
 	hear(target.fd, &theirs, sizeof theirs);
 	side_takes(&s, &theirs);
 	CHECK_EQ(said(target.fd), 1);
-	CHECK_EQ(said(target.fd), writes);
-	/* The host's process stops its map, which ends this process's export. */
-	say(h.fd, "s", 1);
-	CHECK_EQ(said(h.fd), writes);
+	if (is_writer)
+		CHECK_EQ(said(target.fd), may_write);
+	/* Either stop ends this process's export. */
+	if (stopping == BY_THE_HOST) {
+		say(h.fd, "s", 1);
+		CHECK_EQ(said(h.fd), is_writer && may_write);
+	} else {
+		OK(doca_mmap_stop(map));
+	}
 	say(target.fd, "s", 1);
-	CHECK_EQ(said(target.fd), 0);
+	if (!is_writer || may_write) /* else the connection is broken */
+		CHECK_EQ(said(target.fd), 0);
 	join(target);
 	OK(doca_mmap_destroy(map));
 	side_close(&s);
@@ -284,8 +298,11 @@ static void a_host_and_a_target(void (*host)(int fd), bool writes, bool is_by_th
 TEST(a_peer_uses_the_memory_that_a_host_exported_to_this_process)
 {
 	for (int is_by_thread = 0; is_by_thread < 2; is_by_thread++) {
-		a_host_and_a_target(read_write_host, true, is_by_thread);
-		a_host_and_a_target(read_only_host, false, is_by_thread);
+		for (int stopping = BY_THE_HOST; stopping <= BY_THIS_PROCESS; stopping++) {
+			a_host_and_a_target(read_write_host, true, is_by_thread, stopping);
+			a_host_and_a_target(read_only_host, false, is_by_thread, stopping);
+		}
+		a_host_and_a_target(read_only_host, true, is_by_thread, BY_THE_HOST);
 	}
 }
 

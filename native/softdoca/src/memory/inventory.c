@@ -74,6 +74,8 @@ doca_error_t doca_buf_inventory_expand(struct doca_buf_inventory *inventory, uin
 	CHECK_INVENTORY(inventory);
 	if (!num_elements) /* DOCA Buf Inventory: invalid input */
 		return REFUSE(DOCA_ERROR_INVALID_VALUE, "the number of buffers to add is 0");
+	if (!inventory->started) /* DOCA Buf Inventory, doca_buf_inventory_expand */
+		return REFUSE(DOCA_ERROR_BAD_STATE, "the inventory is not started");
 	inventory_lock(inventory);
 	const bool grown = grow(inventory, num_elements);
 	inventory_unlock(inventory);

@@ -425,10 +425,8 @@ static doca_error_t no_bufs(const struct doca_mmap *m, const char *func)
 static doca_error_t stop(struct doca_mmap *m)
 {
 	/* DOCA Mmap, doca_mmap_stop. Its list of errors says that an exported map is refused, its
-	 * text says that stopping ends the exports. This implementation follows the text. NVIDIA's
-	 * samples stop maps from an export before they destroy them: nothing is left to do then. */
-	if (m->from_export)
-		return no_bufs(m, "doca_mmap_stop");
+	 * text says that stopping ends the exports. This implementation follows the text, also for
+	 * maps from an export: NVIDIA's samples stop them before they destroy them. */
 	if (m->state != MMAP_STARTED)
 		return DOCA_SUCCESS; /* guess: like doca_ctx_stop() of an idle context */
 	TRY(no_bufs(m, "doca_mmap_stop"));

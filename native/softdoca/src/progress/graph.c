@@ -56,6 +56,7 @@ struct doca_graph_instance {
 	union doca_data user_data;
 	bool in_flight, failed;
 	uint32_t begun; /* nodes that have not ended */
+	uint32_t holders; /* instances of which it is a node's data */
 	struct task_watch *watch; /* of a node of another graph; NULL: the program is told */
 	struct doca_graph_instance *next; /* in `ended` */
 	struct run runs[];
@@ -168,14 +169,11 @@ static doca_error_t may_launch(const struct doca_graph_instance *i, const char *
 
 static void begin_sub(struct run *r)
 {
-	struct doca_graph_instance *sub = r->sub;
-	doca_error_t error = DOCA_ERROR_BAD_STATE;
-	if (object_is(sub, OBJECT_GRAPH_INSTANCE))
-		error = may_launch(sub, __func__);
+	doca_error_t error = may_launch(r->sub, __func__);
 	if (error)
 		end(r, error);
 	else
-		launch(sub, &r->watch);
+		launch(r->sub, &r->watch);
 }
 
 static void begin(struct run *r)
@@ -295,7 +293,13 @@ doca_error_t doca_graph_set_conf(struct doca_graph *graph,
 		      set_conf(graph, graph_completion_cb, graph_error_cb, num_instances));
 }
 
-SETTER(doca_graph_set_user_data, CHECK_GRAPH, struct doca_graph, union doca_data, user_data)
+doca_error_t doca_graph_set_user_data(struct doca_graph *graph, union doca_data user_data)
+{
+	CHECK_GRAPH(graph);
+	TRY(refuse_if_started(graph, __func__));
+	graph->user_data = user_data;
+	return DOCA_SUCCESS;
+}
 
 GETTER(doca_graph_get_user_data, CHECK_GRAPH, const struct doca_graph, union doca_data,
        handle->user_data)
@@ -354,6 +358,18 @@ doca_error_t doca_graph_node_create_from_user(struct doca_graph *graph,
 	RETURN_INSIDE(graph->pe, add_node(graph, n, __func__, node));
 }
 
+/* Returns whether a graph is another or has it among its nodes' graphs. A graph of a node may have been
+ * destroyed, and another one be in its place, so there may be circles: graphs nested deeper than any program's
+ * count as one. */
+static bool contains(const struct doca_graph *g, const struct doca_graph *other, unsigned depth)
+{
+	bool found = g == other || !depth;
+	for (uint32_t k = 0; k < g->n_nodes && !found; k++)
+		found = g->nodes[k]->kind == NODE_GRAPH && object_is(g->nodes[k]->sub, OBJECT_GRAPH) &&
+			contains(g->nodes[k]->sub, other, depth - 1);
+	return found;
+}
+
 doca_error_t doca_graph_node_create_from_graph(struct doca_graph *graph,
 					       struct doca_graph *sub_graph,
 					       struct doca_graph_node **node)
@@ -363,6 +379,8 @@ doca_error_t doca_graph_node_create_from_graph(struct doca_graph *graph,
 	CHECK_OUT(node);
 	if (!is_started(sub_graph))
 		return REFUSE(DOCA_ERROR_BAD_STATE, "the graph of the node is not started");
+	if (contains(sub_graph, graph, 16))
+		return REFUSE(DOCA_ERROR_NOT_PERMITTED, "the graph would be a node of itself");
 	const struct doca_graph_node n = {.kind = NODE_GRAPH, .sub = sub_graph};
 	RETURN_INSIDE(graph->pe, add_node(graph, n, __func__, node));
 }
@@ -436,26 +454,34 @@ doca_error_t doca_graph_add_dependency(struct doca_graph *graph, struct doca_gra
 
 /* ---- start and stop ---- */
 
-static bool is_of_engine(const struct doca_graph_node *n, const struct doca_pe *pe)
+static const char *why_not_start(const struct doca_graph_node *n, const struct doca_pe *pe)
 {
-	if (n->kind == NODE_CTX)
-		return object_is(n->ctx, OBJECT_CTX) && n->ctx->pe == pe;
-	return n->kind == NODE_USER || (object_is(n->sub, OBJECT_GRAPH) && n->sub->pe == pe);
+	if (n->kind == NODE_CTX && !object_is(n->ctx, OBJECT_CTX))
+		return "a node's context was destroyed";
+	if (n->kind == NODE_CTX && n->ctx->state != DOCA_CTX_STATE_RUNNING)
+		return "a node's context is not started";
+	const struct doca_pe *of_node = n->kind == NODE_CTX		      ? n->ctx->pe
+					: n->kind == NODE_USER		      ? pe
+					: object_is(n->sub, OBJECT_GRAPH) ? n->sub->pe
+									      : NULL;
+	return of_node == pe ? NULL : "a node's context or graph is not of the graph's engine"; /* guess */
 }
 
 static doca_error_t start(struct doca_graph *g)
 {
 	const char *func = "doca_graph_start";
-	doca_error_t error = refuse_if_started(g, func);
-	if (!error && (!g->n_nodes || !g->max_instances))
-		error = REFUSE_FOR(func, DOCA_ERROR_BAD_STATE, "no nodes, or no configuration");
-	for (uint32_t k = 0; k < g->n_nodes && !error; k++)
-		if (!is_of_engine(g->nodes[k], g->pe))
-			error = REFUSE_FOR(func, DOCA_ERROR_BAD_STATE, /* guess */
-				       "a node's context or graph is not of the graph's engine");
-	if (!error)
-		g->ctx.state = DOCA_CTX_STATE_RUNNING;
-	return error;
+	bool has_tasks = false;
+	TRY(refuse_if_started(g, func));
+	for (uint32_t k = 0; k < g->n_nodes; k++) {
+		const char *why = why_not_start(g->nodes[k], g->pe);
+		if (why)
+			return REFUSE_FOR(func, DOCA_ERROR_BAD_STATE, "%s", why);
+		has_tasks |= g->nodes[k]->kind != NODE_USER; /* a started graph has some */
+	}
+	if (!has_tasks || !g->max_instances)
+		return REFUSE_FOR(func, DOCA_ERROR_BAD_STATE, "no node of a context, or no configuration");
+	g->ctx.state = DOCA_CTX_STATE_RUNNING;
+	return DOCA_SUCCESS;
 }
 
 doca_error_t doca_graph_start(struct doca_graph *graph)
@@ -509,11 +535,24 @@ doca_error_t doca_graph_instance_create(struct doca_graph *graph,
 	RETURN_INSIDE(graph->pe, create_instance(graph, graph_instance));
 }
 
+/* Sets the data of a graph's node, or none. */
+static void hold(struct run *r, struct doca_graph_instance *sub)
+{
+	if (r->sub)
+		r->sub->holders--;
+	if (sub)
+		sub->holders++;
+	r->sub = sub;
+}
+
 static doca_error_t destroy_instance(struct doca_graph_instance *i)
 {
-	if (i->in_flight)
+	if (i->in_flight || i->holders)
 		return REFUSE_FOR("doca_graph_instance_destroy", DOCA_ERROR_IN_USE,
-				  "the instance is in flight");
+				  "the instance is %s", i->in_flight ? "in flight" : "the data of a node");
+	for (uint32_t k = 0; k < i->graph->n_nodes; k++)
+		if (i->runs[k].node->kind == NODE_GRAPH)
+			hold(&i->runs[k], NULL);
 	i->graph->n_instances--;
 	softdoca_object_free(i);
 	return DOCA_SUCCESS;
@@ -525,8 +564,15 @@ doca_error_t doca_graph_instance_destroy(struct doca_graph_instance *graph_insta
 	RETURN_INSIDE(graph_instance->graph->pe, destroy_instance(graph_instance));
 }
 
-SETTER(doca_graph_instance_set_user_data, CHECK_INSTANCE, struct doca_graph_instance,
-        union doca_data, user_data)
+doca_error_t doca_graph_instance_set_user_data(struct doca_graph_instance *graph_instance,
+					       union doca_data user_data)
+{
+	CHECK_INSTANCE(graph_instance);
+	if (graph_instance->in_flight)
+		return REFUSE(DOCA_ERROR_IN_USE, "the instance is in flight");
+	graph_instance->user_data = user_data;
+	return DOCA_SUCCESS;
+}
 
 GETTER(doca_graph_instance_get_user_data, CHECK_INSTANCE, const struct doca_graph_instance,
        union doca_data, handle->user_data)
@@ -536,7 +582,10 @@ static doca_error_t set_data(struct doca_graph_instance *i, const struct doca_gr
 {
 	if (i->in_flight)
 		return REFUSE_FOR(func, DOCA_ERROR_BAD_STATE, "the instance is in flight");
-	i->runs[node->index].data = data;
+	if (node->kind == NODE_GRAPH)
+		hold(&i->runs[node->index], data);
+	else
+		i->runs[node->index].data = data;
 	return DOCA_SUCCESS;
 }
 
@@ -581,6 +630,8 @@ doca_error_t doca_graph_instance_set_sub_graph_node_data(
 	TRY(check_node(node, graph_instance, NODE_GRAPH, __func__));
 	if (sub_graph_instance->graph != node->sub)
 		return REFUSE(DOCA_ERROR_NOT_PERMITTED, "an instance of another graph than the node's");
+	if (sub_graph_instance->in_flight)
+		return REFUSE(DOCA_ERROR_NOT_PERMITTED, "the node's instance is in flight");
 	RETURN_INSIDE(graph_instance->graph->pe,
 		      set_data(graph_instance, node, sub_graph_instance, __func__));
 }
