@@ -14,8 +14,6 @@ from dgkit.doctor.experiments.perform import perform
 from dgkit.doctor.experiments.plan import Experiment
 from dgkit.doctor.finding import Verdict
 
-pytestmark = pytest.mark.usefixtures("fake_cuda")
-
 FAKE_VERBS = Path(__file__).parents[1] / "support/fake_verbs/fake_verbs.c"
 CONTEXT = ("cuda-context", "0")
 COPY = ("gpu-copy", "0", "1")

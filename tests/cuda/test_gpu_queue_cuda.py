@@ -1,226 +1,238 @@
-"""GPU queues of the provider cuda: kernels of the emulated GPU post, the fake driver's GPU copies.
+"""GPU queues of the provider cuda: kernels post, and a GPU's engine copies, while they fill it.
 
-With full=1 a kernel has every multiprocessor of the fake GPU: what a real one runs only after that
-kernel, waits for full=0.
+Over the fake driver, kernels of the emulated GPU post; with full=1 one of them has every
+multiprocessor of the fake GPU, and what a real one runs only after that kernel waits for full=0.
+On a GPU, the kernels themselves fill it: what waited for one would end as TIMED_OUT.
 """
 
-import contextlib
-import threading
+import hashlib
 import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
 
 import numpy as np
 import pytest
-from support.dma import keep, pattern
-from support.gpu.queue_kernels import KERNELS
-from support.gpu.remote_region import HOST, MIB
-from support.processes.children import child
+from support.dma import pattern
+from support.gpu import queue_rig
+from support.gpu.queue_rig import Kernels, Rig, bytes_in, empty, put_bytes, wait_for
+from support.gpu.remote_region import HOST
+from support.processes.children import EXPORTER, child
 
 import dgkit
 from dgkit import Status
 from dgkit.dma import gpu_queue
-from dgkit.gpu_initiated import emulate
 
+pytestmark = pytest.mark.any_gpu
 SIZE = 1 << 16
-FULL = "full=1"
+LIMIT = 5.0
 
 
-@pytest.fixture(scope="module")
-def kernels():
-    return emulate(KERNELS)
+@contextmanager
+def full(knobs: Any) -> Iterator[None]:
+    """Have kernels fill the fake GPU."""
+    if knobs:
+        knobs.order("full=1")
+    try:
+        yield
+    finally:
+        if knobs:
+            knobs.order("")
 
 
-def put_bytes(memory, data):
-    if memory.gpu is None:
-        memory.buffer[: len(data)] = data
-    else:
-        memory.array[: len(data)] = np.frombuffer(data, np.uint8)
+def rig(
+    kernels: Kernels, local: str = "gpu", target: str = "gpu", size: int = SIZE, **queue: Any
+) -> AbstractContextManager[Rig]:
+    depth = 1024 if kernels.real else 256
+    given = {"depth": depth, "timeout": LIMIT if kernels.real else 30, **queue}
+    return queue_rig.rig(kernels, "cuda", local, target, size, **given)
 
 
-def bytes_in(memory, size=SIZE):
-    return bytes(memory.buffer[:size] if memory.gpu is None else memory.array[:size].get())
+def filling(r: Rig, name: str, *args: Any) -> Callable[[], set[int]]:
+    """Start a kernel that fills the GPU; return a function that waits for its blocks' statuses."""
+    blocks = r.kernels.blocks
+    ended = r.start(name, *args, threads=r.kernels.threads, grid=blocks)
+    return lambda: set(ended()[:blocks].tolist())
 
 
-class Rig:
-    """A queue of a device with the provider cuda, between two memories of this process."""
-
-    def __init__(self, stack, kernels, local="gpu", target="gpu", **queue):
-        enter = stack.enter_context
-        self.kernels = kernels
-        self.device = keep(enter(dgkit.Device("cuda")))
-        self.local_memory, self.target_memory = (
-            enter(dgkit.empty(SIZE, on=on)) for on in (local, target)
-        )
-        put_bytes(self.local_memory, pattern(SIZE))
-        put_bytes(self.target_memory, bytes(SIZE))
-        self.local = self.device.register(self.local_memory)
-        self.target = self.device.register(self.target_memory)
-        self.remote = self.device.import_region(self.target.export())
-        self.queue = enter(
-            self.device.gpu_queue(**{"depth": 256, "regions": (self.local, self.remote), **queue})
-        )
-
-    def run(self, name, *args, threads=1, grid=1, **more):
-        status = np.full(max(16, threads * grid), -7, np.int32)
-        own = (self.queue, self.remote.id, self.local.id, status)
-        self.kernels[name](grid, threads, (*own, *args), **more)
-        return status[: threads * grid] if threads * grid > 1 else status
+PAIRS = [
+    ("pinned", "gpu"), ("pinned", "pool"), ("gpu", "pinned"), ("gpu", "host"), ("gpu", "gpu"),
+    ("pool", "pool"), ("pool", "gpu"), ("host", "gpu"), ("gpu", "pool"), ("pinned", "host"),
+]  # fmt: skip
+SIZES = [1, 7, 8, 20, 100, 4096, 4097, 40_000]
 
 
-@pytest.fixture
-def rig(kernels, fake_cuda):
-    with contextlib.ExitStack() as stack:
-        stack.callback(fake_cuda.order, "")  # before anything is closed, see `opened`
-
-        def opened(*memories, **queue):
-            made = Rig(stack, kernels, *memories, **queue)
-            stack.callback(fake_cuda.order, "")
-            return made
-
-        yield opened
-
-
-PLACES = [("gpu", "host"), ("gpu", "pinned"), ("pinned", "gpu"), ("host", "gpu"), ("gpu", "gpu")]
-SIZES = [1, 7, 8, 16, 20, 4096, 4097, 40_000]
-
-
-@pytest.mark.parametrize(("local", "target"), PLACES)
-def test_puts_and_gets_go_through_while_a_kernel_fills_the_gpu(rig, fake_cuda, local, target):
-    r = rig(local, target, timeout=30)
-    wanted = bytearray(SIZE)
-    fake_cuda.order(FULL)
-    for i, size in enumerate(SIZES):
-        assert r.run("put", 13 * i, 5 + i, size)[0] == Status.OK
-        wanted[13 * i : 13 * i + size] = pattern(SIZE)[5 + i : 5 + i + size]
-    assert not r.run("put_each", 8, 2, threads=64, grid=4).any()
-    wanted[: 256 * 8] = pattern(SIZE)[: 256 * 8]
-    fake_cuda.order("")
-    assert bytes_in(r.target_memory) == wanted
-    put_bytes(r.target_memory, pattern(SIZE, 3))
-    fake_cuda.order(FULL)
-    seen = bytearray(64 * 16)
-    assert not r.run("get", bytearray(64 * 16), seen, threads=64).any()
-    fake_cuda.order("")
-    assert bytes_in(r.local_memory, 64 * 16) == pattern(SIZE, 3)[: 64 * 16]
-    assert bytes_in(r.local_memory)[64 * 16 :] == pattern(SIZE)[64 * 16 :]
-
-
-def test_large_puts_between_gpu_memories_pass_the_bounce_buffer_in_parts(kernels, fake_cuda):
-    size = (5 << 20) + 1234
-    with (
-        dgkit.Device("cuda") as device,
-        dgkit.empty(size, on="gpu") as source,
-        dgkit.empty(size, on="gpu") as target,
-    ):
-        data = pattern(size)
-        put_bytes(source, data)
-        local, owned = device.register(source), device.register(target)
-        remote = device.import_region(owned.export())
-        with device.gpu_queue(64, regions=(local, remote)) as queue:
-            fake_cuda.order(FULL)
-            status = np.zeros(16, np.int32)
-            kernels["put"](1, 1, (queue, remote.id, local.id, status, 3, 7, size - 9))
-            fake_cuda.order("")
-        assert status[0] == Status.OK
-        assert bytes_in(target, size)[3 : size - 6] == data[7 : size - 2]
-
-
-def test_no_kernel_and_no_copy_on_the_gpu_is_used(rig, fake_cuda):
-    r = rig(timeout=30)
-    fake_cuda.order(FULL)
-    for _ in range(5):  # whatever was measured until then
-        assert not r.run("put_each", 64, 4, threads=128, grid=4).any()
-    assert fake_cuda.calls("cuLaunchKernel") == 0
-    assert fake_cuda.calls("cuModuleLoadData") == 0
-    assert fake_cuda.calls("cuMemcpyDtoDAsync") == 0
-
-
-@pytest.mark.parametrize("kind", ["vmm", "ipc"])
-@pytest.mark.parametrize("local", ["gpu", "pinned"])
-def test_memory_of_another_process(kernels, fake_cuda, kind, local):
-    with (
-        child(HOST, MIB, kind, "rw") as host,
-        dgkit.Device("cuda") as device,
-        dgkit.empty(SIZE, on=local) as memory,
-    ):
-        put_bytes(memory, pattern(SIZE))
-        mine = device.register(memory)
-        remote = device.import_region(bytes.fromhex(host.line()), timeout=10)
-        host.line()
-        with device.gpu_queue(regions=(mine, remote)) as queue:
-            fake_cuda.order(FULL)
-            for i, size in enumerate(SIZES):
-                status = np.full(16, -7, np.int32)
-                common = (queue, remote.id, mine.id, status)
-                kernels["put"](1, 1, (*common, 50_000 * i + 3, 5, size))
-                assert status[0] == Status.OK
-            fake_cuda.order("")
+@pytest.mark.parametrize(("local", "target"), PAIRS)
+def test_puts_and_gets_go_through_while_a_kernel_fills_the_gpu(kernels, knobs, local, target):
+    whole = kernels.blocks * max(SIZES) + 200
+    with rig(kernels, local, target, whole) as r:
+        data, other = pattern(whole), pattern(whole, 3)
+        wanted = bytearray(whole)
         for i, size in enumerate(SIZES):
-            at = 50_000 * i + 3
-            seen = host.ask(f"bytes(memory.array[{at - 1}:{at + size + 1}].get()).hex()")
-            assert bytes.fromhex(seen) == b"\0" + pattern(SIZE)[5 : 5 + size] + b"\0"
+            with full(knobs):
+                assert filling(r, "put_full", 13 * i, 5 + i, size, 2)() == {Status.OK}
+            moved = kernels.blocks * size
+            wanted[13 * i : 13 * i + moved] = data[5 + i : 5 + i + moved]
+        assert bytes_in(r.target_memory, whole) == wanted
+        put_bytes(r.target_memory, other)
+        with full(knobs):
+            assert filling(r, "get_full", 5, 13, 4097)() == {Status.OK}
+        moved, wanted = kernels.blocks * 4097, bytearray(data)
+        wanted[5 : 5 + moved] = other[13 : 13 + moved]
+        assert bytes_in(r.local_memory, whole) == wanted
 
 
-@pytest.mark.parametrize("target", ["gpu", "host"])
-def test_signals_follow_their_bytes(rig, fake_cuda, target):
-    r = rig("gpu", target)
-    fake_cuda.order(FULL)
-    # In GPU memory the proxy cannot read what a word has: it is set before it is added to.
-    first = r.run("put_signal", 3, threads=1)[0]
-    assert first == (Status.UNSUPPORTED if target == "gpu" else Status.OK)
-    assert r.run("signal_set", 0, 1000)[0] == Status.OK
-    assert not r.run("put_signal", 3, threads=64, grid=2).any()
-    assert r.run("signal", 12, 1)[0] == Status.BAD_RECORD
-    assert r.run("put_inline")[0] == Status.OK
-    fake_cuda.order("")
-    found = bytes_in(r.target_memory)
-    assert found[64 : 64 + 1024] == pattern(SIZE)[:1024]
-    assert r.queue.stats().completed == 1 + 1 + 128 + 1 + 1
+def test_large_puts_between_gpu_memories_pass_the_bounce_buffer_in_parts(kernels, knobs):
+    size = (5 << 20) + 1234
+    with rig(kernels, size=size) as r:
+        with full(knobs):
+            assert r.run("put", 3, 7, size - 9)[0] == Status.OK
+        assert bytes_in(r.target_memory, size - 9, 3) == pattern(size)[7 : size - 2]
 
 
-def test_a_signal_in_gpu_memory_has_its_sum(rig, fake_cuda):
-    r = rig()
-    fake_cuda.order(FULL)
-    assert r.run("signal_set", 0, 1000)[0] == Status.OK
-    assert not r.run("put_signal", 3, threads=64, grid=2).any()
-    fake_cuda.order("")
-    assert int.from_bytes(bytes_in(r.target_memory, 8), "little") == 1000 + 3 * 128
+def test_no_kernel_and_no_copy_on_the_gpu_is_used(kernels, fake_cuda):
+    with rig(kernels) as r:
+        fake_cuda.order("full=1")
+        for _ in range(5):  # whatever was measured until then
+            assert not r.run("put_each", 64, 4, threads=128, grid=4).any()
+        for name in ("cuLaunchKernel", "cuModuleLoadData", "cuMemcpyDtoDAsync"):
+            assert fake_cuda.calls(name) == 0
+        fake_cuda.order("")
 
 
-def in_time(call, *, seconds=10):
-    thread = threading.Thread(target=call, daemon=True)
-    begin = time.monotonic()
-    thread.start()
-    thread.join(seconds)
-    assert not thread.is_alive(), f"it waits for the kernel ({seconds} s)"
-    return time.monotonic() - begin
+@contextmanager
+def between_processes(kernels: Kernels, kind: str, local: str, size: int) -> Iterator[Any]:
+    """Yield a Rig whose target is another process's memory, and that process."""
+    script = (EXPORTER, size, "memfd", "rw") if kind == "host" else (HOST, size, kind, "rw")
+    with (
+        child(*script) as other,
+        dgkit.Device("cuda") as device,
+        empty(local, size) as memory,
+    ):
+        put_bytes(memory, pattern(size))
+        token = bytes.fromhex(other.line())
+        if kind != "host":
+            other.line()
+        own, remote = device.register(memory), device.import_region(token, timeout=10)
+        depth = 1024 if kernels.real else 256
+        with device.gpu_queue(depth, timeout=LIMIT, regions=(own, remote)) as q:
+            yield Rig(device, q, memory, None, own, None, remote, kernels), other
 
 
-def test_queues_open_and_close_while_a_kernel_fills_the_gpu(rig, fake_cuda):
-    r = rig()
-    fake_cuda.order(FULL)
+def digest_there(other: Any, kind: str) -> str:
+    """Return the SHA-256 of another process's memory."""
+    code = "__import__('hashlib').sha256(memory.array.get().tobytes()).hexdigest()"
+    return other.ask("digest" if kind == "host" else code)
 
-    def both():
-        for depth in (64, 256, 64, 1024):
-            r.device.gpu_queue(depth).close()
-        r.queue.close()
+
+@pytest.mark.parametrize("local", ["pinned", "gpu", "pool"])
+@pytest.mark.parametrize("kind", ["vmm", "ipc", "host"])
+def test_memory_of_another_process(kernels, knobs, kind, local):
+    size = 4097
+    moved = kernels.blocks * size
+    with between_processes(kernels, kind, local, moved + 100) as (r, other):
+        with full(knobs):
+            assert filling(r, "put_full", 3, 5, size, 2)() == {Status.OK}
+        first = bytes(range(251)) if kind == "host" else bytes(251)  # as EXPORTER and HOST fill it
+        wanted = bytearray((first * (moved // 251 + 1))[: moved + 100])
+        wanted[3 : 3 + moved] = pattern(moved + 100)[5 : 5 + moved]
+        assert digest_there(other, kind) == hashlib.sha256(wanted).hexdigest()
+        put_bytes(r.local_memory, bytes(moved + 100))
+        with full(knobs):
+            assert filling(r, "get_full", 1, 3, size)() == {Status.OK}
+        assert bytes_in(r.local_memory, moved + 2) == b"\0" + wanted[3 : 3 + moved] + b"\0"
+
+
+def test_the_death_of_the_other_process_ends_the_puts(kernels, knobs):
+    with (
+        between_processes(kernels, "vmm", "gpu", 1 << 20) as (r, other),
+        running(r, knobs) as ended,
+    ):
+        other.kill()
+        assert ended() <= {Status.PEER_LOST, Status.REMOTE_ACCESS_ERROR}
+
+
+@pytest.mark.parametrize("target", ["gpu", "pool", "pinned", "host"])
+def test_signals_follow_their_bytes(kernels, knobs, target):
+    with rig(kernels, "gpu", target) as r:
+        with full(knobs):
+            # In GPU memory the proxy cannot read what a word has: it is set before it is added to.
+            unread = target in ("gpu", "pool")
+            assert r.run("put_signal", 3)[0] == (Status.UNSUPPORTED if unread else Status.OK)
+            assert r.run("signal_set", 0, 1000)[0] == Status.OK
+            assert not r.run("put_signal", 3, threads=64, grid=2).any()
+            assert r.run("signal", 12, 1)[0] == Status.BAD_RECORD
+        found = bytes_in(r.target_memory, 64 + 1024)
+        assert int.from_bytes(found[:8], "little") == 1000 + 3 * 128
+        assert found[64:] == pattern(1024)
+        with full(knobs):
+            assert r.run("put_inline")[0] == Status.OK
+        assert bytes_in(r.target_memory, 40) == bytes(range(40))
+        assert r.queue.stats().completed == 1 + 1 + 128 + 1 + 1
+
+
+@contextmanager
+def running(r: Rig, knobs: Any) -> Iterator[Callable[[], set[int]]]:
+    """Fill the GPU with a kernel that puts until the end of the block."""
+    with dgkit.empty(4096, on="pinned") as stop:
+        stop.buffer[:4] = bytes(4)
+        with full(knobs):
+            ended = filling(r, "put_until", stop)
+            try:
+                more_puts(r, 300)
+                yield ended
+            finally:
+                stop.buffer[:4] = b"\1\0\0\0"
+                ended()
+
+
+def more_puts(r: Rig, n: int) -> None:
+    before = r.queue.stats().completed
+    wait_for(lambda: r.queue.stats().completed > before + n)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("local", "target"), [("gpu", "gpu"), ("pinned", "gpu"), ("gpu", "host")])
+def test_what_fills_the_gpu_lets_no_other_kernel_in_and_its_puts_go_on(kernels, local, target):
+    import cupy
+
+    other, size = cupy.cuda.Stream(non_blocking=True), kernels.blocks * 64
+    touch, word = kernels.module["touch"], cupy.zeros(1, np.int32)
+    touch(1, 1, (word,), stream=other)  # it is loaded now
+    with rig(kernels, local, target, size) as r:
+        other.synchronize()
+        with running(r, None) as ended:
+            touch(1, 1, (word,), stream=other)
+            more_puts(r, 300)
+            assert not other.done, "the GPU was not full: this test shows nothing"
+        assert ended() == {Status.OK}
+        other.synchronize()
+        assert bytes_in(r.target_memory, size) == pattern(size)
+
+
+def test_queues_open_and_close_while_a_kernel_fills_the_gpu(kernels, knobs):
+    with rig(kernels, size=kernels.blocks * 64) as r, running(r, knobs) as ended:
+        begin = time.monotonic()
+        for depth in (64, 4096, 64):
+            r.device.gpu_queue(depth, regions=(r.local, r.remote)).close()
         r.device.queue(64).close()
+        assert time.monotonic() - begin < LIMIT / 2
+        more_puts(r, 300)
+        if knobs:
+            assert knobs.calls("cuMemFreeHost") == knobs.calls("cuMemHostUnregister") == 0
+    assert ended() == {Status.OK}
 
-    in_time(both)
-    assert fake_cuda.calls("cuMemFreeHost") == 0
-    assert fake_cuda.calls("cuMemHostUnregister") == 0
 
-
-def test_closing_a_queue_ends_the_waits_of_a_kernel_that_fills_the_gpu(rig, fake_cuda):
-    r = rig(timeout=60)
-    fake_cuda.order(FULL)
-    status = np.full(64, -7, np.int32)
-    launch = r.kernels["forever"].start(1, 64, (r.queue, r.remote.id, r.local.id, status))
-    end = time.monotonic() + 20
-    while r.queue.stats().completed < 100:
-        assert time.monotonic() < end
-    in_time(r.queue.close)
-    launch.wait()
-    assert set(status) <= {Status.FLUSHED, Status.CLOSED}
+@pytest.mark.parametrize(("local", "target"), [("gpu", "gpu"), ("pinned", "gpu")])
+def test_closing_a_queue_ends_a_kernel_that_fills_the_gpu(kernels, knobs, local, target):
+    with rig(kernels, local, target, kernels.blocks * 64, timeout=60) as r:
+        with running(r, knobs) as ended:
+            begin = time.monotonic()
+            r.queue.close()
+            assert time.monotonic() - begin < LIMIT
+            assert ended() <= {Status.FLUSHED, Status.CLOSED}
+            assert time.monotonic() - begin < 2 * LIMIT
+        r.device.close()
 
 
 def test_memory_of_closed_queues_is_used_again_and_freed_with_the_device(fake_cuda):
@@ -274,10 +286,9 @@ def test_what_cannot_be_served_is_refused_with_the_way_out(kernels, fake_cuda):
         with pytest.raises(dgkit.Unsupported, match=r"only its owner.*use memory from dgkit.empty"):
             device.gpu_queue(regions=(local, remote))
         with device.gpu_queue() as queue:  # a kernel that names it all the same
-            status = np.zeros(16, np.int32)
             for region in (local, near):
-                kernels["put"](1, 1, (queue, remote.id, region.id, status, 0, 0, 8))
-                assert status[0] == Status.UNSUPPORTED
+                r = Rig(device, queue, memory, None, region, None, remote, kernels)
+                assert r.run("put", 0, 0, 8)[0] == Status.UNSUPPORTED
 
 
 HOST_BYTES = """
@@ -292,22 +303,18 @@ device.close()
 
 
 @pytest.mark.parametrize("on", ["gpu", "pinned"])
-def test_kernels_put_from_gpu_memory_into_the_dpus_by_its_copy_engine(kernels, on):
-    with dgkit.connect(provider="cuda") as session:
+def test_kernels_put_from_gpu_memory_into_the_dpus_by_its_copy_engine(kernels, fake_cuda, on):
+    with dgkit.connect(provider="cuda") as session, dgkit.empty(1024, on="pinned") as seen:
         near, far = session.empty(SIZE, on=on), session.empty(SIZE, on="dpu")
         session.write(near, pattern(SIZE))
         with session.gpu_queue(far, near, depth=64, trace=True) as queue:
-            status = np.full(256, -7, np.int32)
-            common = (queue, queue.id_of(far), queue.id_of(near), status)
-            kernels["put_each"](2, 128, (*common, 64, 3))
-            assert not status.any()
+            ids = (queue, queue.id_of(far), queue.id_of(near))
+            assert not kernels.start("put_each", 2, 128, (*ids, 64, 3))().any()
             assert session.read(far, 256 * 64) == pattern(SIZE)[: 256 * 64]
             before = int.from_bytes(session.read(far, 8), "little")
-            kernels["put_signal"](1, 64, (*common, 5))
-            assert not status[:64].any()
+            assert not kernels.start("put_signal", 1, 64, (*ids, 5))().any()
             assert int.from_bytes(session.read(far, 8), "little") == before + 5 * 64
             session.write(far, pattern(SIZE, 4))
-            kernels["get"](1, 64, (*common, bytearray(1024), bytearray(1024)))
-            assert not status[:64].any()
+            assert not kernels.start("get", 1, 64, (*ids, seen, seen))().any()
             assert session.read(near, 1024) == pattern(SIZE, 4)[:1024]
             assert len(queue.trace()) == 64

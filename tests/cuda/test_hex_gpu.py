@@ -32,6 +32,7 @@ def hexview(session, region):
     made.panel.close()
 
 
+@pytest.mark.any_gpu
 def test_the_gpu_and_the_dpu_have_the_same_bytes(hexview, region):
     hexview.ask("show", source="both")
     reply = hexview.ask("fetch", view="one", at=4000, n=400)

@@ -16,8 +16,6 @@ from dgkit.memory import libcuda
 
 EXPORT = "cuMemGetHandleForAddressRange"
 
-pytestmark = pytest.mark.usefixtures("fake_cuda")
-
 
 @pytest.fixture
 def there():

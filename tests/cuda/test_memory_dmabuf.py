@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import cupy
 import numpy as np
 import pytest
-from support.gpu.memory import MIB, allocator, fds
+from support.gpu.memory import MIB, fds
 
 import dgkit
 from dgkit.errors import DeviceUnavailable, ExportError
@@ -15,8 +15,6 @@ from dgkit.memory import dmabuf, gpu_info, libcuda
 PAGE = os.sysconf("SC_PAGE_SIZE")
 EXPORT = "cuMemGetHandleForAddressRange"
 DMA_BUF_SUPPORTED = "attr124=0"
-
-pytestmark = pytest.mark.usefixtures("fake_cuda")
 
 
 @pytest.fixture
@@ -31,6 +29,7 @@ def array():
     return cupy.zeros(4 * MIB, "u1")
 
 
+@pytest.mark.any_gpu
 def test_a_dma_buf_holds_the_pages_of_the_bytes_from_an_offset_on(there):
     with there.dmabuf() as shared:
         assert (shared.way, shared.offset, shared.size) == ("dmabuf", 0, 10_000)
@@ -39,6 +38,7 @@ def test_a_dma_buf_holds_the_pages_of_the_bytes_from_an_offset_on(there):
         assert not os.get_inheritable(shared.fd)
 
 
+@pytest.mark.any_gpu
 @pytest.mark.parametrize(("start", "size"), [(0, 1), (5000, 4000), (PAGE - 1, 2), (PAGE, PAGE)])
 def test_a_part_keeps_its_offset_in_the_page_that_it_begins_in(array, start, size):
     part = dgkit.wrap(array[start : start + size])
@@ -80,15 +80,9 @@ def array_at(address):
     return cupy.ndarray((4 * MIB,), "u1", memptr=cupy.cuda.MemoryPointer(block, 0))
 
 
-@pytest.fixture
-def gpu(fake_cuda):
-    """Allocates by the driver; what it gave is freed at the end."""
-    with allocator() as made:
-        yield made
-
-
-def test_cudamalloc_memory_is_made_to_copy_synchronously(gpu):
-    there = dgkit.wrap(array_at(gpu.malloc(4 * MIB)))
+@pytest.mark.any_gpu
+def test_cudamalloc_memory_is_made_to_copy_synchronously(cuda_memory):
+    there = dgkit.wrap(array_at(cuda_memory.malloc(4 * MIB)))
     attribute = libcuda.driver().CUpointer_attribute.CU_POINTER_ATTRIBUTE_SYNC_MEMOPS
     pointer = libcuda.driver().CUdeviceptr(there.gpu.address)
     assert not libcuda.call("cuPointerGetAttribute", attribute, pointer)
@@ -98,6 +92,7 @@ def test_cudamalloc_memory_is_made_to_copy_synchronously(gpu):
     assert libcuda.call("cuPointerGetAttribute", attribute, pointer)
 
 
+@pytest.mark.any_gpu
 def test_virtual_memory_cannot_be_and_says_what_there_is_instead(there):
     with there.dmabuf() as shared:
         assert not shared.sync_memops
@@ -116,8 +111,9 @@ def test_the_flag_of_the_users_own_context_counts(there):
             libcuda.call("cuCtxSetFlags", before)
 
 
-def test_managed_memory_has_none_by_any_way(gpu):
-    there = dgkit.wrap(array_at(gpu.managed(4 * MIB)))
+@pytest.mark.any_gpu
+def test_managed_memory_has_none_by_any_way(cuda_memory):
+    there = dgkit.wrap(array_at(cuda_memory.managed(4 * MIB)))
     for way in (there.dmabuf, there.dmabuf_or_peermem):
         with pytest.raises(ExportError, match=r"managed memory .*dgkit\.empty"):
             way()

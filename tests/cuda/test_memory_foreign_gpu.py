@@ -6,7 +6,7 @@ import gc
 import cupy
 import numpy as np
 import pytest
-from support.gpu.memory import MIB, OnlyDlpack, Shown, allocator, virtual
+from support.gpu.memory import MIB, OnlyDlpack, Shown, virtual
 
 import dgkit
 from dgkit import memory
@@ -14,14 +14,6 @@ from dgkit.errors import AccessDenied, ClosedError, Unsupported
 from dgkit.memory import libcuda
 from dgkit.memory.wrap_gpu import ForeignGpuMemory
 from dgkit.types import is_memory
-
-
-@pytest.fixture
-def gpu(fake_cuda):
-    """Allocates by the driver; what it gave is freed at the end."""
-    with allocator() as made:
-        yield made
-
 
 ARRAYS = {
     "flat": lambda: cupy.zeros(24, "u1"),
@@ -74,8 +66,8 @@ def test_no_bytes_is_a_value_error(fake_cuda, shape):
             dgkit.wrap(shown)
 
 
-def test_a_masked_array_is_unsupported(gpu):
-    address = gpu.malloc(16)
+def test_a_masked_array_is_unsupported(cuda_memory):
+    address = cuda_memory.malloc(16)
     with pytest.raises(Unsupported, match="masked: register its data and its mask"):
         dgkit.wrap(Shown(address, mask=Shown(address)))
 
@@ -86,8 +78,8 @@ def test_an_address_that_is_none_of_cudas_is_a_value_error(fake_cuda):
         dgkit.wrap(Shown(here.ctypes.data))
 
 
-def test_bytes_beyond_the_allocation_are_a_value_error(gpu):
-    address = gpu.malloc(4096)
+def test_bytes_beyond_the_allocation_are_a_value_error(cuda_memory):
+    address = cuda_memory.malloc(4096)
     assert dgkit.wrap(Shown(address, (4096,))).size == 4096
     for size in (4097, 1 << 40):
         with pytest.raises(
@@ -107,18 +99,19 @@ def test_bytes_beyond_what_is_mapped_are_a_value_error(fake_cuda, blocks):
 
 
 @pytest.mark.parametrize("shape", [(-1,), (2, -3)])
-def test_a_negative_length_is_a_value_error(gpu, shape):
+def test_a_negative_length_is_a_value_error(cuda_memory, shape):
     with pytest.raises(ValueError, match="a length cannot be negative"):
-        dgkit.wrap(Shown(gpu.malloc(16), shape))
+        dgkit.wrap(Shown(cuda_memory.malloc(16), shape))
 
 
-def test_readonly_is_that_of_the_object(gpu):
-    address = gpu.malloc(16)
+def test_readonly_is_that_of_the_object(cuda_memory):
+    address = cuda_memory.malloc(16)
     assert dgkit.wrap(Shown(address, readonly=True)).readonly
     assert not dgkit.wrap(Shown(address)).readonly
 
 
-def test_what_shows_itself_by_dlpack_alone_is_used_in_place(fake_cuda):
+@pytest.mark.any_gpu
+def test_what_shows_itself_by_dlpack_alone_is_used_in_place():
     array = cupy.zeros((4, 4), "f4")
     there = dgkit.wrap(OnlyDlpack(array))
     assert there.gpu.address == array.data.ptr
@@ -161,8 +154,10 @@ def test_close_is_idempotent_and_use_after_it_is_a_closed_error(fake_cuda):
         (2, {}, "cuCtxSynchronize"),
     ],
 )
-def test_the_stream_that_is_named_is_waited_for_else_all(gpu, fake_cuda, version, stream, waits):
-    there = dgkit.wrap(Shown(gpu.malloc(16), version=version, **stream))
+def test_the_stream_that_is_named_is_waited_for_else_all(
+    cuda_memory, fake_cuda, version, stream, waits
+):
+    there = dgkit.wrap(Shown(cuda_memory.malloc(16), version=version, **stream))
     fake_cuda.order("")
     there.synchronize()
     others = {"cuStreamSynchronize", "cuCtxSynchronize"} - {waits}
@@ -170,7 +165,7 @@ def test_the_stream_that_is_named_is_waited_for_else_all(gpu, fake_cuda, version
     assert [fake_cuda.calls(other) for other in others] == [0]
 
 
-def test_the_stream_is_the_one_that_is_named_when_it_is_waited_for(gpu, fake_cuda):
+def test_the_stream_is_the_one_that_is_named_when_it_is_waited_for(cuda_memory, fake_cuda):
     there = dgkit.wrap(cupy.zeros(16, "u1"))
     stream = cupy.cuda.Stream(non_blocking=True)
     source = np.full(16, 7, "u1")

@@ -4,20 +4,13 @@ import os
 
 import cupy
 import pytest
-from support.gpu.memory import MIB, Shown, allocator, free, virtual
+from support.gpu.memory import MIB, Shown, free, virtual
 
 import dgkit
 
 
-@pytest.fixture
-def gpu(fake_cuda):
-    """Allocates by the driver; what it gave is freed at the end."""
-    with allocator() as made:
-        yield made
-
-
-def test_cudamalloc_memory_that_is_a_block_of_its_own_is_shared_by_ipc(gpu):
-    address = gpu.malloc(4 * MIB)
+def test_cudamalloc_memory_that_is_a_block_of_its_own_is_shared_by_ipc(cuda_memory):
+    address = cuda_memory.malloc(4 * MIB)
     span = dgkit.wrap(Shown(address, (MIB,), "<f4")).gpu
     assert (span.kind, span.offset, span.block, span.why) == ("ipc", 0, 4 * MIB, "")
     assert len(span.handle) == 64
@@ -25,8 +18,9 @@ def test_cudamalloc_memory_that_is_a_block_of_its_own_is_shared_by_ipc(gpu):
     assert (span.gpu, len(span.uuid), span.fd) == (0, 16, -1)
 
 
-def test_a_part_of_a_block_is_shared_only_if_the_whole_block_may_be(gpu):
-    address = gpu.malloc(4 * MIB)
+@pytest.mark.any_gpu
+def test_a_part_of_a_block_is_shared_only_if_the_whole_block_may_be(cuda_memory):
+    address = cuda_memory.malloc(4 * MIB)
     part = Shown(address + 4096, (100,))
     shy, open_handed = dgkit.wrap(part), dgkit.wrap(part, share_block=True)
     assert (shy.share_block, open_handed.share_block) == (False, True)
@@ -37,7 +31,8 @@ def test_a_part_of_a_block_is_shared_only_if_the_whole_block_may_be(gpu):
     assert open_handed.gpu.block == 4 * MIB
 
 
-def test_an_array_of_cupys_pool_takes_share_block(fake_cuda):
+@pytest.mark.any_gpu
+def test_an_array_of_cupys_pool_takes_share_block():
     array = cupy.zeros(100, "u1")
     assert "share_block=True" in dgkit.wrap(array).gpu.why
     span = dgkit.wrap(array, share_block=True).gpu
@@ -45,8 +40,8 @@ def test_an_array_of_cupys_pool_takes_share_block(fake_cuda):
     assert span.offset + span.size <= span.block
 
 
-def test_a_small_block_shares_what_cudamalloc_put_beside_it(gpu):
-    whole = Shown(gpu.malloc(4096), (4096,))
+def test_a_small_block_shares_what_cudamalloc_put_beside_it(cuda_memory):
+    whole = Shown(cuda_memory.malloc(4096), (4096,))
     assert f"blocks of {2 * MIB} bytes" in dgkit.wrap(whole).gpu.why
     assert dgkit.wrap(whole, share_block=True).gpu.kind == "ipc"
 
@@ -58,9 +53,10 @@ KINDS = {
 }
 
 
+@pytest.mark.any_gpu
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_cuda_shares_with_nobody_says_why_and_what_to_do(gpu, kind):
-    address = getattr(gpu, kind)(MIB)
+def test_what_cuda_shares_with_nobody_says_why_and_what_to_do(cuda_memory, kind):
+    address = getattr(cuda_memory, kind)(MIB)
     there = dgkit.wrap(Shown(address, (MIB,)), share_block=True)
     assert (there.gpu.kind, there.size) == ("none", MIB)
     for words in KINDS[kind]:
@@ -68,15 +64,15 @@ def test_what_cuda_shares_with_nobody_says_why_and_what_to_do(gpu, kind):
     assert there.managed == (kind == "managed")
 
 
-def test_cudamalloc_memory_without_an_ipc_handle_says_what_cuda_says(gpu, fake_cuda):
-    address = gpu.malloc(2 * MIB)
+def test_cudamalloc_memory_without_an_ipc_handle_says_what_cuda_says(cuda_memory, fake_cuda):
+    address = cuda_memory.malloc(2 * MIB)
     fake_cuda.order("cuIpcGetMemHandle=801")
     span = dgkit.wrap(Shown(address, (2 * MIB,))).gpu
     assert span.kind == "none"
     assert "CUDA_ERROR_NOT_SUPPORTED" in span.why
 
 
-def test_virtual_memory_with_a_posix_fd_is_shared_by_it(gpu):
+def test_virtual_memory_with_a_posix_fd_is_shared_by_it(cuda_memory):
     with virtual(2 * MIB) as address:
         there = dgkit.wrap(Shown(address, (2 * MIB,)))
         assert (there.gpu.kind, there.gpu.block) == ("vmm", 2 * MIB)
@@ -88,14 +84,14 @@ def test_virtual_memory_with_a_posix_fd_is_shared_by_it(gpu):
             os.fstat(number)
 
 
-def test_virtual_memory_without_one_is_not_shared(gpu):
+def test_virtual_memory_without_one_is_not_shared(cuda_memory):
     with virtual(2 * MIB, shareable=False) as address:
         span = dgkit.wrap(Shown(address, (2 * MIB,))).gpu
         assert (span.kind, span.fd) == ("none", -1)
         assert "without a POSIX fd" in span.why
 
 
-def test_an_array_across_two_allocations_is_not_shared(gpu):
+def test_an_array_across_two_allocations_is_not_shared(cuda_memory):
     with virtual(2 * MIB, blocks=2) as address:
         across = Shown(address + MIB, (2 * MIB,))
         span = dgkit.wrap(across, share_block=True).gpu
@@ -105,7 +101,7 @@ def test_an_array_across_two_allocations_is_not_shared(gpu):
         assert (within.kind, within.offset) == ("vmm", MIB)
 
 
-def test_no_handle_of_a_block_stays_open(gpu):
+def test_no_handle_of_a_block_stays_open(cuda_memory):
     before = free()
     with virtual(2 * MIB) as address:
         for share_block in (False, True):
@@ -113,7 +109,8 @@ def test_no_handle_of_a_block_stays_open(gpu):
     assert free() == before
 
 
-def test_the_array_of_a_memory_is_that_memory_and_needs_no_share_block(fake_cuda):
+@pytest.mark.any_gpu
+def test_the_array_of_a_memory_is_that_memory_and_needs_no_share_block():
     with dgkit.empty(1000, on="gpu") as there:
         span = dgkit.wrap(there.array).gpu
         assert (span.kind, span.size, span.block) == ("vmm", 1000, 2 * MIB)

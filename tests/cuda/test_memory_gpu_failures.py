@@ -7,22 +7,24 @@ import sys
 
 import cupy
 import pytest
-from support.gpu.memory import fds, free
+from support.gpu.memory import MIB, fds, free
 
 import dgkit
 from dgkit import memory
 from dgkit.errors import DeviceUnavailable, NativeError, OutOfMemory, Unsupported
 from dgkit.memory import libcuda
 
-pytestmark = pytest.mark.usefixtures("fake_cuda")
 
-
-def test_more_than_the_card_has_is_refused_before_anything_is_taken(fake_cuda):
-    before, open_before = free(), fds()
-    fake_cuda.order("")
-    with pytest.raises(OutOfMemory, match=rf"{1 << 31:,} bytes requested, {before:,} free"):
-        dgkit.empty(1 << 31, on="gpu")
-    assert fake_cuda.calls("cuMemCreate") == 0
+@pytest.mark.any_gpu
+def test_more_than_the_card_has_is_refused_before_anything_is_taken(knobs):
+    dgkit.empty(1, on="gpu").close()
+    before, open_before, size = free(), fds(), memory.gpus()[0].total + MIB
+    if knobs:
+        knobs.order("")
+    with pytest.raises(OutOfMemory, match=rf"{size:,} bytes requested, [\d,]+ free"):
+        dgkit.empty(size, on="gpu")
+    if knobs:
+        assert knobs.calls("cuMemCreate") == 0
     assert (free(), fds()) == (before, open_before)
 
 

@@ -11,8 +11,6 @@ from support.gpu.memory import read
 import dgkit
 from dgkit.memory import libcuda
 
-pytestmark = pytest.mark.usefixtures("fake_cuda")
-
 
 def slow_copy(there, stream):
     """A copy of 7s into the memory that is still on its way when this returns."""

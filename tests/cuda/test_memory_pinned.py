@@ -14,8 +14,6 @@ from dgkit.errors import DeviceUnavailable, NativeError, OutOfMemory
 from dgkit.memory import HostMemory, libcuda
 from dgkit.types import is_memory
 
-pytestmark = pytest.mark.usefixtures("fake_cuda")
-
 
 def registered(address):
     """Return whether CUDA knows the address as pinned host memory."""
@@ -41,6 +39,7 @@ def test_it_is_host_memory_and_its_place_is_pinned():
         assert repr(there) == "<dgkit.PinnedMemory 'flags' (2, 3) <u2 = 12 bytes>"
 
 
+@pytest.mark.any_gpu
 def test_another_process_maps_it_as_it_does_all_host_memory():
     with dgkit.empty(4096, on="pinned") as there, mmap.mmap(there.fd, 4096) as elsewhere:
         there.gpu_array.fill(7)
@@ -48,6 +47,7 @@ def test_another_process_maps_it_as_it_does_all_host_memory():
         assert elsewhere[:4] == b"\7\7\7\7"
 
 
+@pytest.mark.any_gpu
 def test_its_gpu_array_is_the_same_bytes():
     with dgkit.empty((2, 3), "<u2", on="pinned") as there:
         assert isinstance(there.gpu_array, cupy.ndarray)

@@ -9,8 +9,6 @@ from dgkit.errors import Unsupported
 from dgkit.memory import libcuda
 from dgkit.memory.gpu import GpuMemory
 
-pytestmark = pytest.mark.usefixtures("fake_cuda")
-
 
 def fill_by(gpu: int, memory: GpuMemory, value: int) -> int:
     """Have a GPU fill memory, as a kernel of it would; the driver's result code."""

@@ -36,6 +36,7 @@ def test_each_gpu_is_offered_by_name_with_its_memory(panel):
     assert not any(place["why"] for place in places.values())
 
 
+@pytest.mark.any_gpu
 @pytest.mark.parametrize("on", ["cuda:0", "gpu", "pinned"])
 @pytest.mark.parametrize("fill", ["ones", "counter", "random:3", "text:abc"])
 def test_memory_of_a_gpu_is_filled(panel, session, on, fill):
@@ -50,11 +51,13 @@ def test_memory_of_a_gpu_is_filled(panel, session, on, fill):
     region.close()
 
 
+@pytest.mark.any_gpu
 def test_from_python_the_array_is_there_when_the_call_returns(panel):
     with panel.panel.allocate((3, 5), "u2", "gpu", fill="counter") as region:
         assert region.array.get().tolist() == np.arange(15).reshape(3, 5).tolist()
 
 
+@pytest.mark.any_gpu
 def test_transfers_go_to_a_gpu_and_say_whose_engine_copied(session):
     view = View(TransferPanel(session))
     with session.empty(4096, on="gpu", name="g") as region:

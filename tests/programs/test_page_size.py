@@ -10,8 +10,8 @@ import pytest
 TESTS = Path(__file__).resolve().parents[1]
 SCRATCH = "test_no_measurement_changes_a_byte_of_the_region_and_its_report_names_scratch_memory"
 KERNELS = (
-    "test_a_kernel_puts_bytes_into_another_process",
-    "test_many_threads_on_one_queue_each_move_their_own_bytes",
+    "test_a_kernel_puts_into_the_dpus_memory",
+    "test_a_kernel_names_no_other_region",
 )
 
 
@@ -33,7 +33,7 @@ def test_memory_and_queues_have_whole_pages_of_the_system(library):
         [
             sys.executable, "-c", code, "-q", *(TESTS / f"unit/test_{name}.py" for name in units),
             f"{TESTS}/unit/test_session_scratch.py::{SCRATCH}[host]",
-            *(f"{TESTS}/programs/test_gpu_queue.py::{name}" for name in KERNELS),
+            *(f"{TESTS}/programs/test_session_gpu_queue.py::{name}" for name in KERNELS),
         ],
         env=os.environ | {"LD_PRELOAD": str(library)},
         capture_output=True, text=True, timeout=280, check=False,

@@ -5,6 +5,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from dgkit import Device
 from dgkit.dma import Queue, Region, RemoteRegion
 
@@ -63,4 +65,5 @@ def rig(
 
 def pattern(size: int, salt: int = 1) -> bytes:
     """Return bytes that differ from their neighbours and from those of another salt."""
-    return bytes((i * 7 + (i >> 8) * 13 + salt * 31) & 0xFF for i in range(size))
+    i = np.arange(size)
+    return (i * 7 + (i >> 8) * 13 + salt * 31).astype(np.uint8).tobytes()

@@ -2,7 +2,7 @@
 
 `python tests/support/gpu/driver_cases.py` runs the cases over the installed driver and prints each
 code, with a mark where it differs from the recorded one. The codes come from an NVIDIA H200
-(open kernel modules 580.159.04, CUDA 13.0); test_fake_cuda.py holds the fake driver to them.
+(open kernel modules 580.159.04, CUDA 13.0); test_fake_cuda.py holds both drivers to them.
 """
 
 import ctypes
@@ -262,8 +262,10 @@ SECTIONS: list[Callable[[Rig], Answers]] = [read_only, registered, copy, memory,
 SECTIONS += [pool, host, forked]
 
 
-def answers(lose: Callable[[Rig], None]) -> dict[str, int]:
-    """The code of each case. `lose` makes the GPU lose the context of this process."""
+def answers() -> dict[str, int]:
+    """Return the code of each case; the GPU loses the context of this process at the end."""
+    fake_cuda = hasattr(ctypes.CDLL("libcuda.so.1"), "dgkitFakeCuda")
+    lose = lose_by_order if fake_cuda else lose_by_kernel
     rig, found = Rig(), {}
     for section in [*SECTIONS, lost]:
         if section is lost:
@@ -292,8 +294,7 @@ def lose_by_order(rig: Rig) -> None:
 
 def main() -> int:
     """Return 1 if a code differs from the expected one, else 0."""
-    fake_cuda = hasattr(ctypes.CDLL("libcuda.so.1"), "dgkitFakeCuda")
-    found = answers(lose_by_order if fake_cuda else lose_by_kernel)
+    found = answers()
     for case, answer in found.items():
         print(f"{answer:>4} {case}" + ("" if answer == CODES[case] else f"  (not {CODES[case]})"))
     return int(found != CODES)

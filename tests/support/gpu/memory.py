@@ -14,9 +14,10 @@ MIB = 1 << 20
 
 
 def free(gpu=0):
-    """Return the free bytes of a GPU."""
+    """Return the free bytes of a GPU once all work on it has ended."""
     gc.collect()
     with libcuda.primary_context(gpu):
+        libcuda.call("cuCtxSynchronize")
         return int(libcuda.call("cuMemGetInfo")[0])
 
 

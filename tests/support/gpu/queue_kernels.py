@@ -4,10 +4,51 @@
 KERNELS = """
 #include <dgkit_device.cuh>
 #define ARGS \\
-    dg_gpu_queue *q, [[maybe_unused]] unsigned remote, [[maybe_unused]] unsigned local, \\
-        int *status
+    [[maybe_unused]] dg_gpu_queue *q, [[maybe_unused]] unsigned remote, \\
+        [[maybe_unused]] unsigned local, int *status
 typedef unsigned long long u64;
 #define ME (threadIdx.x + blockIdx.x * blockDim.x)
+/* Two blocks of 1024 threads a multiprocessor fill a GPU: no other kernel gets in before one ends.
+ * Only the first thread of each block posts; its status is at the block's number. */
+extern "C" __global__ void
+__launch_bounds__(1024, 2) put_full(ARGS, u64 to, u64 from, unsigned size, int rounds)
+{
+    if (threadIdx.x == 0) {
+        int worst = DG_OK;
+        for (int i = 0; i < rounds; i++) {
+            const u64 at = (u64)blockIdx.x * size;
+            const int s = dg_wait(q, dg_put(q, remote, to + at, local, from + at, size));
+            worst = s ? s : worst;
+        }
+        status[blockIdx.x] = worst;
+    }
+    __syncthreads();
+}
+extern "C" __global__ void
+__launch_bounds__(1024, 2) get_full(ARGS, u64 to, u64 from, unsigned size)
+{
+    if (threadIdx.x == 0) {
+        const u64 at = (u64)blockIdx.x * size;
+        status[blockIdx.x] = dg_get_wait(q, dg_get(q, remote, from + at, local, to + at, size));
+    }
+    __syncthreads();
+}
+extern "C" __global__ void
+__launch_bounds__(1024, 2) put_until(ARGS, int *stop)
+{
+    if (threadIdx.x == 0) {
+        const u64 at = (u64)blockIdx.x * 64;
+        int s = DG_OK;
+        while (s == DG_OK && !*(volatile int *)stop)
+            s = dg_wait(q, dg_put(q, remote, at, local, at, 64));
+        status[blockIdx.x] = s;
+    }
+    __syncthreads();
+}
+extern "C" __global__ void touch(int *word)
+{
+    *word = 1;
+}
 
 extern "C" __global__ void put(ARGS, u64 remote_offset, u64 local_offset, u64 size)
 {

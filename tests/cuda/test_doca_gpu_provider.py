@@ -1,7 +1,6 @@
 """GPU memory through dgkit's provider softdoca, and through a session over it.
 
-tests/hardware/test_gpu_doca.py runs these tests on a real GPU, tests/cuda/test_doca_gpu.py over the
-fake driver. No BlueField takes part: the GPU's copy engine moves the bytes.
+No BlueField takes part: the GPU's copy engine moves the bytes.
 """
 
 import gc
@@ -19,6 +18,7 @@ from dgkit import Device
 from dgkit.memory import libcuda
 from dgkit.types import Status
 
+pytestmark = pytest.mark.any_gpu
 WHERE = {"one process": here, "two processes": there}
 SOFTWARE = "software DPU, softdoca"
 
@@ -228,3 +228,32 @@ def test_a_session_says_software_dpu_wherever_it_shows_something(session):
         assert latency.percentiles.n == 200
         assert rate.failed == 0
         assert rate.bytes == rate.ops * 65536 > 0
+
+
+# Memory of the second GPU, which is softdoca's from then on; the DPU reaches it as a peer.
+SECOND = """
+import sys, cupy, dgkit
+from support.gpu.dpu_work import second
+with dgkit.Device("softdoca") as device:
+    with dgkit.empty(4096, on="cuda:1") as there, device.register(there) as region:
+        far, here = device.import_region(region.export()), device.register(bytearray(b"x" * 4096))
+        with device.queue() as queue:
+            print(queue.write(here, far).wait(20).size)
+        with cupy.cuda.Device(1):
+            print(bytes(there.array[-3:].get()))
+        far.close()
+        here.close()
+        with second(region, "softdoca") as dpu:
+            print(dpu.ask("dpu.get(64, 0, 0)[1]"))
+        with dgkit.empty(4096, on="cuda:0") as other:
+            try:
+                device.register(other)
+            except dgkit.DgkitError as error:
+                print(type(error).__name__, error)
+"""
+
+
+def test_memory_of_another_gpu_than_the_first_is_reached_and_of_two_is_refused(fake_cuda):
+    said = run(SECOND, DGKIT_FAKE_CUDA="gpus=2").splitlines()
+    assert said[:3] == ["4096", "b'xxx'", "True"]
+    assert "is on another GPU than the memory before it" in said[3]

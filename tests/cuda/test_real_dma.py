@@ -1,7 +1,7 @@
 """DMA over the memory of a real GPU: CuPy's kernels see each byte, and no other has changed.
 
-tests/support/gpu/driver_cases.py shows there that a read-only import is read-only on the GPU: a
-copy into such a mapping is INVALID_VALUE, and the context lives. dgkit never asks for such a copy.
+tests/support/gpu/driver_cases.py shows that a read-only import is read-only on the GPU: a copy into
+such a mapping is INVALID_VALUE, and the context lives. dgkit never asks for such a copy.
 """
 
 import numpy as np
@@ -10,7 +10,7 @@ from support.gpu.dpu_work import SLOT, Side, batch_of, digest, here, noise, seco
 from support.gpu.memory import MIB
 
 import dgkit
-from dgkit import WC_DTYPE, WR_DTYPE, Device
+from dgkit import Device
 from dgkit.memory import libcuda
 
 pytestmark = pytest.mark.gpu
@@ -131,22 +131,3 @@ def test_arrays_of_a_pool_cross_with_their_block():
     wanted[5120], wanted[5121:10120] = noise(1, 2)[0], noise(4999, 1)
     wanted[10240:10340] = noise(4999, 1)[:100]
     assert np.array_equal(whole.get(), wanted)
-
-
-def test_memory_that_two_devices_pinned_stays_so_for_the_second():
-    libcuda.require_cupy()
-    memory = dgkit.empty(65536)
-    memory.array[:] = noise(65536, 3)
-    with dgkit.empty(65536, on="gpu") as array, Device("cuda") as second_one:
-        with Device("cuda") as first, first.register(memory):
-            local = second_one.register(memory)
-        with second_one.register(array) as region, second_one.queue(1024) as queue, local:
-            remote = second_one.import_region(region.export())
-            batch = np.zeros(1024, WR_DTYPE)
-            batch["local"], batch["remote"], batch["op"], batch["size"] = local.id, remote.id, 1, 64
-            batch["local_offset"] = batch["remote_offset"] = np.arange(1024) * 64
-            out = np.zeros(1024, WC_DTYPE)
-            queue.run(batch, out, timeout=20)
-            assert set(out["status"].tolist()) == {0}
-            assert np.array_equal(array.array.get(), memory.array)
-            remote.close()

@@ -4,14 +4,12 @@ import hashlib
 import os
 
 import pytest
-from support.processes.children import child
+from support.processes.children import child, run
 
 import dgkit
 from dgkit import Device, memory
 from dgkit.errors import Unsupported
 from dgkit.memory import libcuda
-
-pytestmark = pytest.mark.gpu
 
 MIB = 1 << 20
 
@@ -37,12 +35,12 @@ extern "C" __global__ void add(unsigned int *words, unsigned int n)
 
 
 @pytest.fixture(autouse=True)
-def two_gpus():
-    if len(memory.gpus()) < 2:
+def two_gpus(knobs):
+    if not knobs and len(memory.gpus()) < 2:
         pytest.skip("there is one GPU")
-    libcuda.require_cupy()
 
 
+@pytest.mark.gpu
 @pytest.mark.parametrize(("owner", "engine"), [(0, 1), (1, 0)])
 def test_the_engine_of_another_gpu_copies_where_there_is_peer_access(owner, engine):
     data = os.urandom(MIB)
@@ -59,23 +57,7 @@ def test_the_engine_of_another_gpu_copies_where_there_is_peer_access(owner, engi
         remote.close()
 
 
-def test_memory_of_this_process_on_another_gpu_is_remote_memory_and_no_local_one():
-    data = os.urandom(4096)
-    with (
-        dgkit.empty(4096, on="cuda:1") as there,
-        Device("cuda", gpu=0) as device,
-        device.register(there) as region,
-        device.queue() as queue,
-        device.register(bytearray(data)) as local,
-        device.import_region(local.export()) as own,
-    ):
-        with device.import_region(region.export()) as remote:
-            queue.write(local, remote).wait(10)
-            assert bytes(there.array.get()) == data
-        with pytest.raises(Unsupported, match="another GPU"):
-            queue.write(region, own).wait()
-
-
+@pytest.mark.gpu
 @pytest.mark.parametrize(("owner", "current"), [(0, 1), (1, 0)])
 def test_a_kernel_of_a_gpu_with_peer_access_uses_memory_of_the_other(owner, current):
     cupy = libcuda.require_cupy()
@@ -97,3 +79,58 @@ def test_a_kernel_of_a_gpu_with_peer_access_uses_memory_of_the_other(owner, curr
     for gpu in (owner, current):  # neither context is lost
         with cupy.cuda.Device(gpu):
             assert int(cupy.arange(10).sum()) == 45
+
+
+# Memory of this process on GPU argv[1], used with a device of GPU argv[2].
+PROGRAM = """
+import sys, cupy, numpy as np, dgkit
+from dgkit import WC_DTYPE, WR_DTYPE
+cupy.cuda.Device(int(sys.argv[1])).use()
+memory = dgkit.empty(4096, on="gpu")
+host = dgkit.empty(4096)
+with dgkit.Device("cuda", gpu=int(sys.argv[2])) as device, device.queue() as queue:
+    with device.register(memory) as region, device.register(host) as local:
+        token = region.export()
+        def remote():
+            with device.import_region(token) as made:
+                batch = np.zeros(20, WR_DTYPE)
+                batch["local"], batch["remote"] = local.id, made.id
+                batch["size"], batch["op"], batch["remote_offset"] = 8, 1, np.arange(20) * 8
+                host.array[:] = 1
+                out = np.zeros(20, WC_DTYPE)
+                queue.run(batch, out, timeout=5)
+                return set(out["status"].tolist()), bool(memory.array[:160].get().all())
+        def as_local():
+            with device.register(host) as lent, device.import_region(lent.export()) as made:
+                return int(queue.read(region, made, size=64).wait(5).status)
+        for use in (remote, as_local):
+            try:
+                print(use())
+            except Exception as error:
+                print(type(error).__name__, error)
+        memory.array.fill(3)  # the context of each GPU lives
+        print(int(memory.array.get().sum()), local.size)
+host.close()
+memory.close()
+"""
+
+
+def used(memory: int, device: int) -> list[str]:
+    return run(PROGRAM, memory, device, DGKIT_FAKE_CUDA="gpus=2").splitlines()
+
+
+@pytest.mark.any_gpu
+@pytest.mark.parametrize("gpu", [0, 1])
+def test_a_device_copies_memory_of_its_gpu(gpu):
+    assert used(gpu, gpu) == ["({0}, True)", "0", "12288 4096"]
+
+
+@pytest.mark.any_gpu
+@pytest.mark.parametrize("gpu", [0, 1])
+def test_memory_of_another_gpu_is_remote_memory_and_no_local_one(gpu):
+    imported, copied, after = used(1 - gpu, gpu)
+    assert imported == "({0}, True)"
+    assert copied.startswith("Unsupported")
+    assert f"another GPU than this device's (GPU {gpu}" in copied
+    assert "Device('cuda', gpu=" in copied
+    assert after == "12288 4096"
