@@ -10,6 +10,7 @@ import msgspec
 
 from .finding import Verdict
 from .goals import Goal
+from .names import blocks
 
 
 class Cause(msgspec.Struct, frozen=True):
@@ -53,93 +54,30 @@ class Symptom(msgspec.Struct, frozen=True, kw_only=True):
     severity: Verdict = Verdict.WARN
 
 
-class Name(msgspec.Struct, frozen=True):
-    """Something that an error text may name, or a way to fail that it tells of, known text or not.
-
-    Attributes:
-        pattern: Regular expression of the name.
-        what: What it is; ends the sentence "It names ...". Of a way to fail: the sentence.
-        checks: Checks that concern it.
-        remedy: Commands that show more.
-        syndrome: Of a completion of mlx5 with an error: its syndrome.
-    """
-
-    pattern: re.Pattern[str]
-    what: str
-    checks: tuple[str, ...]
-    remedy: tuple[str, ...] = ()
-    syndrome: int = 0
-
-
-class Table(msgspec.Struct, frozen=True):
-    """Content of a file such as error_texts.txt: texts, names and ways to fail, in their order."""
-
-    symptoms: tuple[Symptom, ...]
-    names: tuple[Name, ...]
-    ways: tuple[Name, ...]
-
-
 KERNEL = "the kernel"
-NAMED = "named"  # in the place of a check: those of what the text names
 _GITHUB = "https://github.com/"
 _SEVERITIES = {"": Verdict.WARN, "fail": Verdict.FAIL, "ok": Verdict.OK}
 _SOURCE = re.compile(r"source (\S+)(?: goal (\S+))?(?: severity (fail|ok))?(?: fault (\S+))?")
 
 
-def read_table(text: str) -> Table:
+def read_table(text: str) -> tuple[Symptom, ...]:
     """Parse a table; its first lines describe the format.
 
     Raises:
         ValueError: A line does not fit; the message has its number and what is wrong.
     """
-    symptoms, names, ways = [], [], []
+    symptoms = []
     shared: dict[str, Cause] = {}
-    for number, (head, *body) in _blocks(text):
+    for number, (head, *body) in blocks(text):
         try:
-            if head.startswith("name "):
-                names.append(_name(head.removeprefix("name "), body))
-            elif head.startswith("way "):
-                ways.append(_name(head.removeprefix("way "), body))
-            elif head.startswith("status "):
-                ways.append(_status(head.removeprefix("status ")))
-            elif head.startswith("shared "):
+            if head.startswith("shared "):
                 name, cause = _cause(head.removeprefix("shared "), body)
                 shared[name] = cause
             else:
                 symptoms.append(_symptom(head, body, shared))
         except (ValueError, KeyError, re.error) as error:
             raise ValueError(f"line {number}: {error}: {head[:60]!r}") from None
-    return Table(tuple(symptoms), tuple(names), tuple(ways))
-
-
-def _blocks(text: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield each line that is not indented, with those below it that are, and its number."""
-    block: list[str] = []
-    first = 0
-    for number, line in enumerate(text.splitlines(), 1):
-        if line.startswith("#") or not line.strip():
-            continue
-        if line[0] != " ":
-            if block:
-                yield first, block
-            block, first = [], number
-        block.append(line)
-    if block:
-        yield first, block
-
-
-def _name(rest: str, remedy: list[str], syndrome: int = 0) -> Name:
-    pattern, checks, what = rest.rsplit(": ", 2)
-    found = re.compile(rf"(?<![\w.])(?:{pattern})(?![a-z])", re.IGNORECASE)
-    named = tuple(checks.split()) if checks != "-" else ()
-    return Name(found, what, named, tuple(map(str.strip, remedy)), syndrome)
-
-
-def _status(rest: str) -> Name:
-    """Return a completion with an error, which a text names by its syndrome or in words."""
-    code, _, rest = rest.partition(" ")
-    number = int(code, 16)
-    return _name(rf"synd(?:rome?)?\W{{0,3}}0x0?{number:x}\b|{rest}", [], number)
+    return tuple(symptoms)
 
 
 def _cause(line: str, remedy: list[str]) -> tuple[str, Cause]:
@@ -183,5 +121,4 @@ def _causes(lines: list[str], shared: dict[str, Cause]) -> Iterator[Cause]:
         yield cause
 
 
-_TABLE = read_table(Path(__file__).with_name("error_texts.txt").read_text("utf-8"))
-SYMPTOMS, NAMES, WAYS = _TABLE.symptoms, _TABLE.names, _TABLE.ways
+SYMPTOMS = read_table(Path(__file__).with_name("error_texts.txt").read_text("utf-8"))

@@ -15,11 +15,13 @@ from .diagnosis import Diagnosis
 from .facts import kernel_log
 from .finding import Finding, Verdict
 from .machine import Machine
-from .symptom_table import KERNEL, NAMED, NAMES, SYMPTOMS, WAYS, Cause, Name, Symptom
+from .names import NAMED, NAMES, Name, found
+from .symptom_table import KERNEL, SYMPTOMS, Cause, Symptom
 
 MAX_TEXT = 1 << 20  # characters of a log that are looked at: its last ones
 _MAX_LINE = 400  # characters of a quoted line
 _MOST = 3  # texts that are explained
+_MOST_NAMES = 5  # of what a text names
 _ALARMS = (Verdict.WARN, Verdict.FAIL)
 FOUND, OPEN, EXCLUDED = "found", "possible", "excluded"  # states of a cause, in this order
 _ORDER = (FOUND, OPEN, EXCLUDED)
@@ -149,10 +151,12 @@ def taken_apart(text: str) -> list[Match]:
     lines = (line.strip()[:_MAX_LINE] for line in text[-MAX_TEXT:].splitlines())
     # Of lines that differ in numbers only, the last one: a log of a training has thousands.
     for line in {re.sub(r"\d+", "0", line): line for line in lines}.values():
-        names = _found(line, NAMES)
-        said = " ".join([line, *_errors(line)])
+        named = NAMES.named(line)
+        names = [one for one in named if one.kind == "name"]
         about = len(names) + sum(bool(re.search(pattern, line)) for pattern, *_ in _PARTS)
-        ways = [way for way in _found(said, WAYS) if about or NAMED not in way.checks]
+        ways = [*(one for one in named if one.kind == "error"), *_ways(line, about)]
+        if not ways and about:
+            ways = found(line, NAMES.last_ways)[:1]
         count = about + 2 * len(ways)
         if count > best[0]:
             best = (count, line, names, ways)
@@ -160,18 +164,15 @@ def taken_apart(text: str) -> list[Match]:
     return [Match(_of_names(line, names, ways), line)] if line else []
 
 
-def _found(line: str, known: Iterable[Name]) -> list[Name]:
-    """Return what a line names; the text of one is not looked at for the next."""
-    found = []
-    for name in known:
-        line, count = name.pattern.subn(" ", line)
-        found += [name] * bool(count)
-    return found
+def _ways(line: str, about: int) -> list[Name]:
+    """Return the ways to fail that a line tells of; some only of something that it names."""
+    ways = found(" ".join([line, *_errors(line)]), NAMES.ways)
+    return [way for way in ways if about or NAMED not in way.checks]
 
 
 def _of_names(line: str, names: list[Name], ways: list[Name]) -> Symptom:
     said = [way.what for way in ways]
-    said += [f"It names {listed([name.what for name in names])}."] if names else []
+    said += [f"It names {listed([name.what for name in names[:_MOST_NAMES]])}."] if names else []
     said += [f"{one}: {os.strerror(getattr(errno, one)).lower()}." for one in _errors(line)]
     commands = [command for way in ways for command in way.remedy]
     for pattern, what, command in _PARTS:
@@ -180,7 +181,9 @@ def _of_names(line: str, names: list[Name], ways: list[Name]) -> Symptom:
             commands.append(command.format(part))
     checks = [check for way in ways for check in way.checks if check != NAMED]
     causes = [Cause(_LACKS, tuple(dict.fromkeys(checks)))] if checks else []
-    causes += [Cause(f"The cause is in {one.what}.", one.checks) for one in names]
+    for name in names[:_MOST_NAMES]:
+        short = name.what.partition(" (")[0].partition(", ")[0].partition(": ")[0]
+        causes.append(Cause(f"The cause is in {short}.", name.checks, name.remedy))
     causes += [Cause(_LOOK, (), tuple(commands))] if commands else []
     return Symptom(
         program="Not in the doctor's table",
