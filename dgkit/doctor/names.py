@@ -89,11 +89,14 @@ class Names:
         for pattern, prefix in self._numbers:
             line = pattern.sub(lambda m, p=prefix: f" {p}{m[1].lower().lstrip('0')} ", line)
         spans = sorted(self._spans(line), key=lambda one: one[0] - one[1])
-        taken: dict[int, Name] = {}
-        for first, end, name in spans:
-            if not any(at in taken for at in range(first, end)):
-                taken |= dict.fromkeys(range(first, end), name)
-        return list(dict.fromkeys(taken[at] for at in sorted(taken)))
+        found: dict[Name, int] = {}
+        for kind in ("name", "error"):  # an error's name has that of what it is of: cudaErrorAssert
+            taken: set[int] = set()
+            for first, end, name in spans:
+                if name.kind == kind and taken.isdisjoint(range(first, end)):
+                    taken |= set(range(first, end))
+                    found.setdefault(name, first)
+        return sorted(found, key=lambda name: found[name])
 
     def _spans(self, line: str) -> Iterator[tuple[int, int, Name]]:
         """Yield the first letter, the end and the name of each part of a line that is a name."""
@@ -103,15 +106,16 @@ class Names:
             for start, end in parts[at : at + _MOST_PARTS]:
                 part = line[start:end].lower()
                 joined += part
-                name = self._words.get(joined) or self._beginning(joined, len(part))
-                if name and (len(joined) > 2 or _stands_out(line, first, end)):
-                    yield first, end, name
+                if len(joined) > 2 or _stands_out(line, first, end):
+                    for name in self._called(joined, len(part)):
+                        yield first, end, name
 
-    def _beginning(self, joined: str, last: int) -> Name | None:
-        """Return what has a name that begins so, if the beginning ends in the last part."""
+    def _called(self, joined: str, last: int) -> Iterator[Name]:
+        """Yield what has a name, or one that begins a name and ends in its last part."""
         sizes = (size for size in self._heads if len(joined) - last < size <= len(joined))
-        return next((self._words[key] for size in sorted(sizes, reverse=True)
-                     if (key := f"{joined[:size]}*") in self._words), None)  # fmt: skip
+        for key in (joined, *(f"{joined[:size]}*" for size in sizes)):
+            if key in self._words:
+                yield self._words[key]
 
 
 def _stands_out(line: str, first: int, end: int) -> bool:

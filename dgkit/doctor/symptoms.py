@@ -5,14 +5,14 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
 
 from ..units import listed
 from .diagnosis import Diagnosis
-from .facts import kernel_log
+from .facts import kernel_log, pci_ids
 from .finding import Finding, Verdict
 from .machine import Machine
 from .names import NAMED, NAMES, Name, found
@@ -129,6 +129,10 @@ _ERRNO = re.compile(
 )
 _OWN_NUMBERS = re.compile(r"\b(?:cuda|nccl|nvml|doca|hip)(?: \w+)? $", re.IGNORECASE)
 _ERRNO_NAME = re.compile(r"\bE[A-Z0-9]{3,}\b")
+_ERRNO_TEXTS = [(os.strerror(number).lower(), name) for number, name in errno.errorcode.items()]
+# Checks that read the lines of a subsystem of the kernel.
+_LOGS = dict.fromkeys(("gpu", "nvlink", "peermem", "display"), "gpu-log")
+_LOGS |= dict.fromkeys(("nic", "rdma", "bluefield"), "nic-log")
 # Parts of a text that a command looks up: what they are, and the command.
 _PARTS = (
     (r"\b((?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])(?![.\w])",
@@ -136,7 +140,8 @@ _PARTS = (
     (r"(?<![\w/-])((?:/[\w.-]+)*/?lib[\w-]+\.so(?:\.\d+)*)", "a library", "ldconfig -p | grep {}"),
     (r"(?:\bmodule |\bmodprobe:? |\b)([a-z]\w+)(?:\.ko\b| not found in directory /lib/modules)",
      "a module of the kernel", "modinfo {}; dkms status"),
-    (r"\b((?:NCCL|UCX|NVSHMEM|CUDA|FI|MC|NIXL|UCCL|GLOO|MLX5|DOCA|OMPI)_[A-Z][A-Z0-9_]{3,})\b(?!\w)",
+    (r"\b(?!\w*(?:ERR|STATUS|EVENT))((?:NCCL|UCX|NVSHMEM|CUDA|FI|MC|NIXL|UCCL|GLOO|MLX5|DOCA|OMPI"
+     r"|HSA|ROCR|HIP|RDMAV|NVIDIA|MORI|GDR)_[A-Z][A-Z0-9_]{3,})\b(?!\w)",
      "a setting or constant", "env | grep {}"),
 )  # fmt: skip
 
@@ -179,7 +184,9 @@ def _of_names(line: str, names: list[Name], ways: list[Name]) -> Symptom:
         for part in dict.fromkeys(re.findall(pattern, line)):
             said.append(f"{part} is {what}.")
             commands.append(command.format(part))
+    said += [f"{name} is a {known}." for name, known in _pci_ids(line)]
     checks = [check for way in ways for check in way.checks if check != NAMED]
+    checks += [_LOGS[one.subsystem] for one in kernel_log.parse(line) if one.subsystem in _LOGS]
     causes = [Cause(_LACKS, tuple(dict.fromkeys(checks)))] if checks else []
     for name in names[:_MOST_NAMES]:
         short = name.what.partition(" (")[0].partition(", ")[0].partition(": ")[0]
@@ -195,6 +202,13 @@ def _of_names(line: str, names: list[Name], ways: list[Name]) -> Symptom:
     )
 
 
+def _pci_ids(line: str) -> Iterator[tuple[str, str]]:
+    """Yield each vendor and device of PCI in a line, and the device's name."""
+    for vendor, device in re.findall(r"\b([0-9a-f]{4}):([0-9a-f]{4})\b", line, re.IGNORECASE):
+        if known := pci_ids.known(int(vendor, 16), int(device, 16)):
+            yield f"{vendor}:{device}", known
+
+
 def _errors(line: str) -> list[str]:
     """Return the names of the errors of Linux in a line."""
     numbers = (
@@ -202,6 +216,7 @@ def _errors(line: str) -> list[str]:
     )
     names = [errno.errorcode[number] for number in numbers if number in errno.errorcode]
     names += [name for name in _ERRNO_NAME.findall(line) if hasattr(errno, name)]
+    names += [name for text, name in _ERRNO_TEXTS if text in line.lower()]
     return list(dict.fromkeys(names))
 
 
