@@ -11,7 +11,7 @@ The module is callable: `dgkit.doctor(...)` is `api.examine(...)`. README.md is 
     registry, checks    the checks; a module per family
     finding, references verdict, evidence, remedy and sources of a finding
     data_paths          verdicts on the data paths of data_path_specs
-    symptoms            error texts of symptom_table, explained by the findings
+    symptoms            error texts of symptom_table, explained by the findings; others by names
     experiments         what --try runs; its results overrule inferences
     finding_order       findings: causes before consequences, what only dgkit needs last
     snapshot_comparison comparison of two recordings

@@ -1,9 +1,10 @@
-"""What an error text names, and the ways to fail that it tells of, read from names.txt."""
+"""Names, error codes and ways to fail in an error text, read from names.txt."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -14,6 +15,7 @@ _LINE = re.compile(r"(.+?): (-|[a-z\d]+(?:[- ][a-z\d]+)*): (.+)")
 _MOST_PARTS = 7  # of a name, such as `no kernel image is available for execution`
 # `cudaErrorECCUncorrectable` is cuda, Error, ECC, Uncorrectable; `mlx5dv_devx` is mlx5dv, devx.
 _PART = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z0-9]+|[A-Z0-9]+")
+_GLUE = frozenset({"", "_", "-"})
 
 
 class Name(msgspec.Struct, frozen=True):
@@ -23,22 +25,22 @@ class Name(msgspec.Struct, frozen=True):
         kind: name, error, way, else.
         what: What it is; ends the sentence "It names ...". Of the other kinds: the sentence.
         checks: Checks that concern it.
-        words: Names in small letters, without what separates their parts; `*` at the end.
-        pattern: Regular expression of a way to fail.
         remedy: Commands that show more.
+        words: Names in small letters, a space between parts; `*` at the end: any further letters.
+        pattern: Regular expression of a way to fail.
     """
 
     kind: str
     what: str
-    checks: tuple[str, ...] = ()
+    checks: tuple[str, ...]
+    remedy: tuple[str, ...]
     words: tuple[str, ...] = ()
     pattern: re.Pattern[str] | None = None
-    remedy: tuple[str, ...] = ()
 
     @property
     def syndrome(self) -> int:
         """Syndrome of a completion with an error (mlx5), or 0."""
-        return next((int(word[3:], 16) for word in self.words if word.startswith("cqe")), 0)
+        return next((int(word[4:], 16) for word in self.words if word.startswith("cqe ")), 0)
 
 
 class Names:
@@ -57,11 +59,13 @@ class Names:
                 self._add(head, tuple(map(str.strip, body)))
             except (ValueError, re.error) as error:
                 raise ValueError(f"line {number}: {error}: {head[:60]!r}") from None
-        self._words: dict[str, Name] = {}
+        self._words: dict[str, list[tuple[Name, frozenset[int]]]] = {}
         for name in self.all:
             for word in name.words:
-                if self._words.setdefault(word, name) is not name:
-                    raise ValueError(f"{word!r} is in two lines of {name.kind}s: {name.what!r}")
+                same = self._words.setdefault(word.replace(" ", ""), [])
+                if any(other.kind == name.kind for other, _ in same):
+                    raise ValueError(f"{word!r} is twice: {name.what!r}")
+                same.append((name, _spaces(word)))
         self._heads = {len(word) - 1 for word in self._words if word.endswith("*")}
         self.ways = [name for name in self.all if name.kind == "way"]
         self.last_ways = [name for name in self.all if name.kind == "else"]
@@ -75,19 +79,20 @@ class Names:
         line = _LINE.fullmatch(rest)
         if kind not in _KINDS or line is None:
             raise ValueError(f"no `KIND WORDS: CHECK ...: TEXT` of a kind ({', '.join(_KINDS)})")
-        left, checks, what = line.groups()
-        words, pattern = (), None
-        if kind in _KINDS[:2]:
-            words = tuple(re.sub(r"[^a-z0-9*]", "", word.lower()) for word in left.split(", "))
+        left, names, what = line.groups()
+        checks = () if names == "-" else tuple(names.split())
+        if kind in ("name", "error"):
+            words = (re.sub(r"[^a-z0-9*]+", " ", word.lower()) for word in left.split(", "))
+            name = Name(kind, what, checks, remedy, words=tuple(words))
         else:
-            pattern = re.compile(rf"(?<![\w.])(?:{left})(?![a-z])", re.IGNORECASE)
-        concerns = tuple(checks.split()) if checks != "-" else ()
-        self.all.append(Name(kind, what, concerns, words, pattern, remedy))
+            way = re.compile(rf"(?<![\w.])(?:{left})(?![a-z])", re.IGNORECASE)
+            name = Name(kind, what, checks, remedy, pattern=way)
+        self.all.append(name)
 
     def named(self, line: str) -> list[Name]:
-        """Return the names and errors in a line, in its order; of those that overlap, the longest."""
+        """Return the names and errors in a line, in its order; of overlapping ones the longest."""
         for pattern, prefix in self._numbers:
-            line = pattern.sub(lambda m, p=prefix: f" {p}{m[1].lower().lstrip('0')} ", line)
+            line = pattern.sub(partial(_number, prefix), line)
         spans = sorted(self._spans(line), key=lambda one: one[0] - one[1])
         found: dict[Name, int] = {}
         for kind in ("name", "error"):  # an error's name has that of what it is of: cudaErrorAssert
@@ -102,20 +107,34 @@ class Names:
         """Yield the first letter, the end and the name of each part of a line that is a name."""
         parts = [(found.start(), found.end()) for found in _PART.finditer(line)]
         for at, (first, end) in enumerate(parts):
-            joined = ""
+            joined, before = "", first
+            breaks: set[int] = set()
             for start, end in parts[at : at + _MOST_PARTS]:
-                part = line[start:end].lower()
-                joined += part
+                if line[before:start] not in _GLUE:
+                    breaks.add(len(joined))
+                joined += line[start:end].lower()
+                before = end
                 if len(joined) > 2 or _stands_out(line, first, end):
-                    for name in self._called(joined, len(part)):
+                    for name in self._called(joined, end - start, breaks):
                         yield first, end, name
 
-    def _called(self, joined: str, last: int) -> Iterator[Name]:
+    def _called(self, joined: str, last: int, breaks: set[int]) -> Iterator[Name]:
         """Yield what has a name, or one that begins a name and ends in its last part."""
         sizes = (size for size in self._heads if len(joined) - last < size <= len(joined))
         for key in (joined, *(f"{joined[:size]}*" for size in sizes)):
-            if key in self._words:
-                yield self._words[key]
+            for name, spaces in self._words.get(key, ()):
+                if breaks <= spaces:
+                    yield name
+
+
+def _spaces(word: str) -> frozenset[int]:
+    """Return where a name may be divided by more than what joins the parts of an identifier."""
+    at = [found.start() for found in re.finditer(" ", word)]
+    return frozenset(place - number for number, place in enumerate(at))
+
+
+def _number(prefix: str, found: re.Match[str]) -> str:
+    return f" {prefix} {found[1].lower().lstrip('0')} "
 
 
 def _stands_out(line: str, first: int, end: int) -> bool:

@@ -133,6 +133,9 @@ _ERRNO_TEXTS = [(os.strerror(number).lower(), name) for number, name in errno.er
 # Checks that read the lines of a subsystem of the kernel.
 _LOGS = dict.fromkeys(("gpu", "nvlink", "peermem", "display"), "gpu-log")
 _LOGS |= dict.fromkeys(("nic", "rdma", "bluefield"), "nic-log")
+_SETTINGS = (
+    "NCCL|UCX|NVSHMEM|CUDA|FI|MC|NIXL|UCCL|GLOO|MLX5|DOCA|OMPI|HSA|ROCR|HIP|RDMAV|NVIDIA|MORI|GDR"
+)
 # Parts of a text that a command looks up: what they are, and the command.
 _PARTS = (
     (r"\b((?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])(?![.\w])",
@@ -140,8 +143,7 @@ _PARTS = (
     (r"(?<![\w/-])((?:/[\w.-]+)*/?lib[\w-]+\.so(?:\.\d+)*)", "a library", "ldconfig -p | grep {}"),
     (r"(?:\bmodule |\bmodprobe:? |\b)([a-z]\w+)(?:\.ko\b| not found in directory /lib/modules)",
      "a module of the kernel", "modinfo {}; dkms status"),
-    (r"\b(?!\w*(?:ERR|STATUS|EVENT))((?:NCCL|UCX|NVSHMEM|CUDA|FI|MC|NIXL|UCCL|GLOO|MLX5|DOCA|OMPI"
-     r"|HSA|ROCR|HIP|RDMAV|NVIDIA|MORI|GDR)_[A-Z][A-Z0-9_]{3,})\b(?!\w)",
+    (rf"\b(?!\w*(?:ERR|STATUS|EVENT))((?:{_SETTINGS})_[A-Z][A-Z0-9_]{{3,}})\b(?!\w)",
      "a setting or constant", "env | grep {}"),
 )  # fmt: skip
 
@@ -188,9 +190,13 @@ def _of_names(line: str, names: list[Name], ways: list[Name]) -> Symptom:
     checks = [check for way in ways for check in way.checks if check != NAMED]
     checks += [_LOGS[one.subsystem] for one in kernel_log.parse(line) if one.subsystem in _LOGS]
     causes = [Cause(_LACKS, tuple(dict.fromkeys(checks)))] if checks else []
+    told: set[str] = set()  # a check's findings are told once, by the first cause that has it
     for name in names[:_MOST_NAMES]:
-        short = name.what.partition(" (")[0].partition(", ")[0].partition(": ")[0]
-        causes.append(Cause(f"The cause is in {short}.", name.checks, name.remedy))
+        short = name.what.partition(" (")[0].partition(", ")[0]
+        own = tuple(check for check in name.checks if check not in told)
+        if own or name.remedy:
+            causes.append(Cause(f"The cause is in {short}.", own, name.remedy))
+        told |= set(own)
     causes += [Cause(_LOOK, (), tuple(commands))] if commands else []
     return Symptom(
         program="Not in the doctor's table",
@@ -222,6 +228,8 @@ def _errors(line: str) -> list[str]:
 
 def _is_errno(found: re.Match[str]) -> bool:
     before = found.string[: found.start()]
+    if found[found.lastgroup or 0] == "1" and "errno" not in found[0].lower():
+        return False  # most often just "failed"
     if found["behind"]:
         return before.lower().endswith(os.strerror(int(found["behind"])).lower())
     return not (found["said"] and _OWN_NUMBERS.search(before))
