@@ -11,10 +11,10 @@ import msgspec
 
 NAMED = "named"  # in the place of a check: those of what the text names
 _KINDS = ("name", "error", "way", "else")
-_LINE = re.compile(r"(.+?): (-|[a-z\d]+(?:[- ][a-z\d]+)*): (.+)")
+_CHECKS = re.compile(r"-|[a-z\d][a-z\d -]*")
 _MOST_PARTS = 7  # of a name, such as `no kernel image is available for execution`
 # `cudaErrorECCUncorrectable` is cuda, Error, ECC, Uncorrectable; `mlx5dv_devx` is mlx5dv, devx.
-_PART = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z0-9]+|[A-Z0-9]+")
+_PART = re.compile(r"[a-z0-9]+|[A-Z]+(?![a-z])\d*|[A-Z][a-z0-9]*")
 _GLUE = frozenset({"", "_", "-"})
 
 
@@ -76,10 +76,11 @@ class Names:
             prefix, _, pattern = rest.partition(" ")
             self._numbers.append((re.compile(pattern, re.IGNORECASE), prefix))
             return
-        line = _LINE.fullmatch(rest)
-        if kind not in _KINDS or line is None:
+        parts = rest.split(": ")
+        at = next((at for at, part in enumerate(parts) if at and _CHECKS.fullmatch(part)), 0)
+        if kind not in _KINDS or not at or at == len(parts) - 1:
             raise ValueError(f"no `KIND WORDS: CHECK ...: TEXT` of a kind ({', '.join(_KINDS)})")
-        left, names, what = line.groups()
+        left, names, what = ": ".join(parts[:at]), parts[at], ": ".join(parts[at + 1 :])
         checks = () if names == "-" else tuple(names.split())
         if kind in ("name", "error"):
             words = (re.sub(r"[^a-z0-9*]+", " ", word.lower()) for word in left.split(", "))

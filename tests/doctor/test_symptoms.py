@@ -161,7 +161,7 @@ def test_ordinary_lines_are_no_symptoms() -> None:
         ),
         (
             "nvidia_peermem and gdrdrv: ret = -13",
-            ("GPUDirect RDMA's kernel module and GDRCopy", "EACCES: permission denied"),
+            ("GPUDirect RDMA's kernel interface", "and GDRCopy", "EACCES: permission denied"),
             {"peermem", "gdrcopy", "container", "memlock"},
         ),
         (
