@@ -14,7 +14,7 @@ _KINDS = ("name", "error", "way", "else")
 _CHECKS = re.compile(r"-|[a-z\d][a-z\d -]*")
 _MOST_PARTS = 7  # of a name, such as `no kernel image is available for execution`
 # `cudaErrorECCUncorrectable` is cuda, Error, ECC, Uncorrectable; `mlx5dv_devx` is mlx5dv, devx.
-_PART = re.compile(r"[a-z0-9]+|[A-Z]+(?![a-z])\d*|[A-Z][a-z0-9]*")
+_SYLLABLE = re.compile(r"[a-z0-9]+|[A-Z]+(?![a-z])\d*|[A-Z][a-z0-9]*")
 _GLUE = frozenset({"", "_", "-"})
 
 
@@ -106,7 +106,7 @@ class Names:
 
     def _spans(self, line: str) -> Iterator[tuple[int, int, Name]]:
         """Yield the first letter, the end and the name of each part of a line that is a name."""
-        parts = [(found.start(), found.end()) for found in _PART.finditer(line)]
+        parts = [(found.start(), found.end()) for found in _SYLLABLE.finditer(line)]
         for at, (first, end) in enumerate(parts):
             joined, before = "", first
             breaks: set[int] = set()
