@@ -10,7 +10,9 @@
  *
  *	paths.c           the program's paths below /sys and /dev that lead to the adapter's folder
  *	preload.c         the system calls of the program; which descriptors belong to the adapter; events
- *	uverbs.c          write(2) and ioctl(2): headers, lengths and addresses, as ib_uverbs checks them
+ *	uverbs.c          write(2): headers, lengths and addresses, as ib_uverbs checks them
+ *	uverbs_ioctl.c    ioctl(2): attributes, in the same way; doorbell pages, dma-bufs
+ *	devx.c            commands in the adapter's own format (DEVX), and the memory that they name
  *	ucma.c            the same on /dev/infiniband/rdma_cm: connections by addresses (ucma.h)
  *	uverbs_context.c  commands about the device, the port, a context
  *	uverbs_qp.c       commands about queue pairs
@@ -48,6 +50,8 @@ enum {
 	MAX_ADAPTERS = 8, /* as in dgkit/software_adapter.py */
 	MAX_FDS = 65536,
 	MAX_OBJECTS = 49152, /* more than all of those below together: a free handle is searched for */
+	MAX_UARS = 1024,
+	MAX_UMEMS = 2048,
 	MAX_CQS = 8192,
 	MAX_PDS = 8192,
 	MAX_XRCDS = 1024,
@@ -93,19 +97,31 @@ struct context {
 	int fd;
 	pid_t pid; /* the process that opened it: a child has none of its objects */
 	uint32_t adapter; /* 0: mlx5_0 */
+	bool has_devx; /* as asked for */
 	struct channel *async;
 };
 
-enum kind { KIND_NONE, KIND_PD, KIND_XRCD, KIND_AH, KIND_MW, KIND_MR, KIND_CQ, KIND_SRQ, KIND_QP };
+/* KIND_ANY, KIND_DEVX: only to find an object, the latter one that a command of DEVX made. */
+enum kind { KIND_NONE, KIND_UAR, KIND_UMEM, KIND_PD, KIND_XRCD, KIND_AH, KIND_MW, KIND_MR, KIND_CQ, KIND_SRQ, KIND_QP,
+	    KIND_ANY, KIND_DEVX };
 
-/* What a handle of the program names. users: objects that depend on it. event: what the NIC writes as its name, with
- * a count, which tells its events from those of an earlier one; user_handle: what the program reads instead. */
+/* What a handle of the program names. users: objects that depend on it; uses: on which a DEVX object depends. event:
+ * what the NIC writes as its name, with a count, which tells its events from those of an earlier one; user_handle:
+ * what the program reads instead. */
 struct object {
 	enum kind kind;
+	bool is_devx;
 	uint32_t handle, users;
+	struct object *uses[3];
 	struct context *context;
 	uint64_t event, user_handle;
 	uint32_t async_reported;
+};
+
+/* Memory for rings and doorbell records that commands of DEVX name. */
+struct umem {
+	struct object o;
+	uint64_t start, size;
 };
 
 struct ah {
@@ -134,7 +150,7 @@ struct cq {
 	struct object o;
 	dg_nic_cq *nic_cq;
 	struct channel *channel; /* NULL: no events */
-	uint32_t reported, entry_size;
+	uint32_t reported, entry_size, number;
 };
 
 /* number: of the domain, which contexts that open it by the same file share; dev, ino: of the file, or 0. */
@@ -163,7 +179,9 @@ struct qp {
 	struct srq *srq; /* or NULL */
 	dg_nic_qp *nic_qp;
 	uint32_t transport; /* enum dg_nic_transport */
+	uint32_t number;
 	struct ib_uverbs_query_qp_resp attributes;
+	uint8_t devx_context[232]; /* as DEVX created it, or zeros */
 };
 
 /* A command. in, driver: copies of what the program gave, with zeros behind; out: what it gets. */
@@ -189,7 +207,7 @@ void dg_mlx5_channel_drop(const struct channel *c, uint64_t event);
 /* The C library's close(2), for descriptors that are ours. */
 int dg_mlx5_close(int fd);
 
-/* uverbs.c: run with the lock held, and return 0 or a negative errno. */
+/* uverbs.c, uverbs_ioctl.c: run with the lock held, and return 0 or a negative errno. */
 /* Copies bytes of this process, which may not exist. write: to the address. */
 int dg_mlx5_copy_user(void *ours, uint64_t address, size_t size, bool write);
 int dg_mlx5_write(struct context *x, const void *command, size_t size);
@@ -217,6 +235,13 @@ int dg_mlx5_query_port(struct call *c);
 int dg_mlx5_create_channel(struct call *c);
 
 /* uverbs_qp.c */
+/* Opens the queue pair in the NIC, with the parts that *q names, and counts these. Returns 0 or a negative errno. */
+int dg_mlx5_qp_open(struct qp *q, dg_nic_qp_config *c);
+/* Stores the state as the NIC has it: an entry may have ended the queue pair. */
+void dg_mlx5_qp_load_state(struct qp *q);
+/* Returns what a queue pair of this transport may be given (attr_mask). */
+uint32_t dg_mlx5_qp_known(const struct qp *q);
+int dg_mlx5_qp_modify(struct qp *q, struct ib_uverbs_modify_qp *m);
 int dg_mlx5_create_qp(struct call *c);
 int dg_mlx5_create_qp_ex(struct call *c);
 int dg_mlx5_modify_qp(struct call *c);
@@ -237,8 +262,12 @@ int dg_mlx5_destroy_srq(struct call *c);
 int dg_mlx5_add(struct context *x, struct object *o, enum kind kind);
 /* Stores a new object of `size` bytes, zeroed, which has a handle. Returns 0 or a negative errno. */
 int dg_mlx5_new(struct context *x, size_t size, enum kind kind, void *out);
-/* Returns the object with this handle, or NULL. x: NULL for one of any context. */
+/* Returns the object with this handle, or NULL, also for one of DEVX. x: NULL for one of any context. */
 void *dg_mlx5_find(const struct context *x, uint32_t handle, enum kind kind);
+/* The same with KIND_ANY and KIND_DEVX. */
+struct object *dg_mlx5_find_any(const struct context *x, uint32_t handle, enum kind kind);
+/* Has an object depend on another one until it is removed. */
+void dg_mlx5_use(struct object *o, struct object *used);
 /* Takes back the handle, and frees the object. */
 void dg_mlx5_remove(struct object *o);
 /* Destroys an object of any kind. Returns 0 or a negative errno. */
@@ -291,6 +320,8 @@ int dg_mlx5_memory(uint64_t start, uint64_t length, bool writes, bool may_share,
 		   struct pages **pages);
 /* Whether the program itself can read and write the bytes: the NIC's thread is one of its own. */
 bool dg_mlx5_is_writable(uint64_t start, uint64_t length);
+/* The same for reading, or, if `writes`, for both. */
+bool dg_mlx5_is_accessible(uint64_t start, uint64_t length, bool writes);
 /* Drops a reference to shared pages; NULL is ignored. The pages become private again with the last one, or
  * as soon after it as the program has no other thread. */
 void dg_mlx5_pages_put(struct pages *p);

@@ -72,10 +72,15 @@ static bool is_accessible(uint64_t start, uint64_t end, bool writes, bool *is_pr
 	return start >= end;
 }
 
-bool dg_mlx5_is_writable(uint64_t start, uint64_t length)
+bool dg_mlx5_is_accessible(uint64_t start, uint64_t length, bool writes)
 {
 	bool is_private;
-	return start + length >= start && is_accessible(start, start + length, true, &is_private);
+	return start + length >= start && is_accessible(start, start + length, writes, &is_private);
+}
+
+bool dg_mlx5_is_writable(uint64_t start, uint64_t length)
+{
+	return dg_mlx5_is_accessible(start, length, true);
 }
 
 /* Stores the first piece of the range in which these pages are still mapped: the program may have unmapped

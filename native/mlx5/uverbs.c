@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/* write(2) and ioctl(2) on the device: what the kernel's ib_uverbs checks before it runs a command, with its
+/* write(2) on the device: what the kernel's ib_uverbs checks before it runs a command, with its
  * errors. Addresses are the program's, and may be wrong: they are accessed by system calls. */
 #include <errno.h>
 #include <string.h>
 #include <sys/uio.h>
 #include <unistd.h>
-
-#include <rdma/ib_user_ioctl_cmds.h>
-#include <rdma/mlx5_user_ioctl_cmds.h>
-#include <rdma/rdma_user_ioctl_cmds.h>
 
 #include "mlx5.h"
 
@@ -158,93 +154,4 @@ int dg_mlx5_write(struct context *x, const void *command, size_t size)
 	if (found->out && dg_mlx5_copy_user(&response, body, sizeof response, false))
 		return -EFAULT;
 	return run(x, found, body, found->in, size - sizeof h - found->in, response, 4u * h.out_words);
-}
-
-/* Stores an integer of 4 or 8 bytes as an attribute says. */
-static int put(const struct ib_uverbs_attr *a, uint64_t value)
-{
-	return dg_mlx5_copy_user(&value, a->data, a->len < 8 ? 4 : 8, true);
-}
-
-/* A doorbell page: libmlx5 maps it from the device, whose descriptor is /dev/zero, and writes doorbells
- * there that the NIC does not need. Its offset is 0, as only there /dev/zero is memory. */
-static int allocate_uar(const struct ib_uverbs_ioctl_hdr *h, uint64_t request)
-{
-	static uint32_t pages;
-	struct ib_uverbs_attr a;
-	int rc = 0;
-	pages++;
-	for (uint32_t i = 0; i < h->num_attrs && !rc; i++) {
-		const uint64_t at = request + sizeof *h + i * sizeof a;
-		rc = dg_mlx5_copy_user(&a, at, sizeof a, false);
-		if (rc)
-			return rc;
-		if (a.attr_id == MLX5_IB_ATTR_UAR_OBJ_ALLOC_HANDLE)
-			rc = dg_mlx5_copy_user(&(uint64_t){pages}, at + offsetof(struct ib_uverbs_attr, data), 8, true);
-		else if (a.attr_id == MLX5_IB_ATTR_UAR_OBJ_ALLOC_MMAP_OFFSET)
-			rc = put(&a, 0);
-		else if (a.attr_id == MLX5_IB_ATTR_UAR_OBJ_ALLOC_MMAP_LENGTH)
-			rc = put(&a, 4096);
-		else if (a.attr_id == MLX5_IB_ATTR_UAR_OBJ_ALLOC_PAGE_ID)
-			rc = put(&a, pages);
-	}
-	return rc;
-}
-
-/* ibv_reg_dmabuf_mr(). A dma-buf of GPU memory cannot be mapped by a CPU, nor asked for its address, so it has to be
- * registered at the address that CUDA has for it, as programs do. */
-static int reg_dmabuf(struct context *x, const struct ib_uverbs_ioctl_hdr *h, uint64_t request)
-{
-	/* enum uverbs_attrs_reg_dmabuf_mr_cmd_attr_ids of Linux 5.12. */
-	enum { HANDLE, PD_HANDLE, OFFSET, LENGTH, IOVA, FD, ACCESS_FLAGS, LKEY, RKEY, N };
-	struct ib_uverbs_attr attributes[N] = {0}, a;
-	uint64_t handle_at = 0;
-	for (uint32_t i = 0; i < h->num_attrs; i++) {
-		const uint64_t at = request + sizeof *h + i * sizeof a;
-		const int rc = dg_mlx5_copy_user(&a, at, sizeof a, false);
-		if (rc)
-			return rc;
-		if (a.attr_id < N)
-			attributes[a.attr_id] = a;
-		else if (a.flags & UVERBS_ATTR_F_MANDATORY)
-			return -EPROTONOSUPPORT;
-		if (a.attr_id == HANDLE)
-			handle_at = at + offsetof(struct ib_uverbs_attr, data);
-	}
-	const uint64_t offset = attributes[OFFSET].data, length = attributes[LENGTH].data, iova = attributes[IOVA].data;
-	const off_t size = lseek((int)attributes[FD].data, 0, SEEK_END);
-	if (!handle_at || !attributes[LKEY].data || !attributes[RKEY].data || (offset ^ iova) & 4095)
-		return -EINVAL;
-	if (size < 0)
-		return errno == EBADF ? -EBADF : -EINVAL;
-	if (offset > (uint64_t)size || length > (uint64_t)size - offset)
-		return -EINVAL;
-	struct mr *m;
-	int rc = dg_mlx5_add_mr(x, (uint32_t)attributes[PD_HANDLE].data, iova, length, iova,
-				(uint32_t)attributes[ACCESS_FLAGS].data, true, &m);
-	if (rc)
-		return rc;
-	rc = put(&attributes[LKEY], m->key);
-	if (!rc)
-		rc = put(&attributes[RKEY], m->key);
-	if (!rc)
-		rc = dg_mlx5_copy_user(&(uint64_t){m->o.handle}, handle_at, 8, true);
-	if (rc)
-		dg_mlx5_destroy(&m->o);
-	return rc;
-}
-
-int dg_mlx5_ioctl(struct context *x, const void *request)
-{
-	enum { REG_DMABUF_MR = 4 }; /* enum uverbs_methods_mr of Linux 5.12 */
-	struct ib_uverbs_ioctl_hdr h;
-	if (dg_mlx5_copy_user(&h, (uintptr_t)request, sizeof h, false))
-		return -EFAULT;
-	if (h.length != sizeof h + h.num_attrs * sizeof h.attrs[0] || h.reserved1 || h.reserved2)
-		return -EINVAL;
-	if (h.object_id == MLX5_IB_OBJECT_UAR)
-		return h.method_id == MLX5_IB_METHOD_UAR_OBJ_ALLOC ? allocate_uar(&h, (uintptr_t)request) : 0;
-	if (h.object_id == UVERBS_OBJECT_MR && h.method_id == REG_DMABUF_MR)
-		return x->async ? reg_dmabuf(x, &h, (uintptr_t)request) : -EINVAL;
-	return -EPROTONOSUPPORT; /* libibverbs then writes the command */
 }

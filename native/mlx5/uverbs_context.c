@@ -63,9 +63,6 @@ int dg_mlx5_get_context(struct call *c)
 	const struct mlx5_ib_alloc_ucontext_req_v2 *q = (void *)c->driver;
 	if (c->context->async)
 		return -EINVAL;
-	/* As by an adapter without DEVX. libmlx5 asks again, and UCX then does not rely on it. */
-	if (q->flags & MLX5_IB_ALLOC_UCTX_DEVX)
-		return -EINVAL;
 	if (!(q->lib_caps & MLX5_LIB_CAP_DYN_UAR)) /* rdma-core 28 and later have it */
 		return -EOPNOTSUPP;
 	int rc = open_nic();
@@ -75,6 +72,7 @@ int dg_mlx5_get_context(struct call *c)
 		return rc;
 	c->context->async = dg_mlx5_channel(rc);
 	c->context->async->users++;
+	c->context->has_devx = q->flags & MLX5_IB_ALLOC_UCTX_DEVX;
 	*r = (struct ib_uverbs_get_context_resp){.async_fd = (uint32_t)rc, .num_comp_vectors = 1};
 	/* tot_bfregs 0: doorbell pages are allocated by ioctl(2), one by one. cqe_version 1: CQEs have the
 	 * index that the program gives to a queue pair. */

@@ -19,7 +19,9 @@ static uint32_t last, counts[KIND_QP + 1];
 
 int dg_mlx5_add(struct context *x, struct object *o, enum kind kind)
 {
-	static const uint32_t most[] = {[KIND_PD] = MAX_PDS,
+	static const uint32_t most[] = {[KIND_UAR] = MAX_UARS,
+					[KIND_UMEM] = MAX_UMEMS,
+					[KIND_PD] = MAX_PDS,
 					[KIND_XRCD] = MAX_XRCDS,
 					[KIND_AH] = MAX_AHS,
 					[KIND_MW] = DG_NIC_KEYS,
@@ -28,7 +30,7 @@ int dg_mlx5_add(struct context *x, struct object *o, enum kind kind)
 					[KIND_SRQ] = MAX_SRQS,
 					[KIND_QP] = DG_NIC_QPS};
 	static uint64_t serial;
-	_Static_assert(MAX_OBJECTS > MAX_PDS + MAX_XRCDS + MAX_AHS + 2 * DG_NIC_KEYS + MAX_CQS + MAX_SRQS + DG_NIC_QPS,
+	_Static_assert(MAX_OBJECTS > MAX_UARS + MAX_UMEMS + MAX_PDS + MAX_XRCDS + MAX_AHS + 2 * DG_NIC_KEYS + MAX_CQS + MAX_SRQS + DG_NIC_QPS,
 		       "there is a free handle");
 	if (counts[kind] == most[kind])
 		return -ENOMEM;
@@ -55,14 +57,32 @@ int dg_mlx5_new(struct context *x, size_t size, enum kind kind, void *out)
 	return rc;
 }
 
-void *dg_mlx5_find(const struct context *x, uint32_t handle, enum kind kind)
+struct object *dg_mlx5_find_any(const struct context *x, uint32_t handle, enum kind kind)
 {
 	struct object *o = handle < MAX_OBJECTS ? objects[handle] : NULL;
-	return o && o->kind == kind && (!x || o->context == x) ? o : NULL;
+	const bool fits = o && (kind == KIND_ANY || (kind == KIND_DEVX ? o->is_devx : o->kind == kind && !o->is_devx));
+	return fits && (!x || o->context == x) ? o : NULL;
+}
+
+void *dg_mlx5_find(const struct context *x, uint32_t handle, enum kind kind)
+{
+	return dg_mlx5_find_any(x, handle, kind);
+}
+
+void dg_mlx5_use(struct object *o, struct object *used)
+{
+	uint32_t i = 0;
+	while (o->uses[i])
+		i++;
+	o->uses[i] = used;
+	used->users++;
 }
 
 void dg_mlx5_remove(struct object *o)
 {
+	for (uint32_t i = 0; i < sizeof o->uses / sizeof o->uses[0]; i++)
+		if (o->uses[i])
+			o->uses[i]->users--;
 	objects[o->handle] = NULL;
 	counts[o->kind]--;
 	free(o);
@@ -445,6 +465,7 @@ static int open_cq(struct context *x, uint64_t user_handle, uint32_t cqe, uint32
 		dg_mlx5_remove(&q->o);
 		return rc;
 	}
+	dg_nic_cq_number(q->nic_cq, &q->number);
 	q->entry_size = driver->cqe_size;
 	q->channel = ch;
 	if (ch)
@@ -464,7 +485,7 @@ static int create_cq(struct call *c, uint64_t user_handle, uint32_t cqe, uint32_
 		return most;
 	r->cq_handle = q->o.handle;
 	r->cqe = (uint32_t)most;
-	dg_nic_cq_number(q->nic_cq, &driver->cqn);
+	driver->cqn = q->number;
 	c->out_size = (size_t)((uint8_t *)(driver + 1) - c->out);
 	return 0;
 }

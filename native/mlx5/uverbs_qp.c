@@ -7,6 +7,7 @@
 
 #include <rdma/ib_user_ioctl_verbs.h>
 
+#include "error.h"
 #include "mlx5.h"
 
 enum {
@@ -47,6 +48,30 @@ static uint32_t access_of(uint32_t flags)
 	       (flags & IB_UVERBS_ACCESS_REMOTE_ATOMIC ? DG_NIC_REMOTE_ATOMIC : 0u);
 }
 
+int dg_mlx5_qp_open(struct qp *q, dg_nic_qp_config *c)
+{
+	dg_nic_qp_info info;
+	c->send_cq = q->send_cq ? q->send_cq->nic_cq : NULL;
+	c->receive_cq = q->receive_cq ? q->receive_cq->nic_cq : NULL;
+	c->pd = q->pd->handle;
+	c->domain = q->pd->kind == KIND_XRCD ? ((struct xrcd *)q->pd)->number : 0;
+	c->srq = q->srq ? q->srq->nic_srq : NULL;
+	c->transport = q->transport;
+	TRY(dg_nic_qp_open(dg_mlx5_nic(), c, &q->nic_qp));
+	q->pd->users++;
+	if (q->send_cq)
+		q->send_cq->o.users++;
+	if (q->receive_cq)
+		q->receive_cq->o.users++;
+	if (q->srq)
+		q->srq->o.users++;
+	dg_nic_qp_info_get(q->nic_qp, &info);
+	q->number = info.qpn;
+	/* Already here: without a peer, too, its context gets the events of this adapter's port. */
+	dg_mlx5_counters_path(q->number, q->o.context->adapter, (const uint8_t[16]){0}, 0);
+	return 0;
+}
+
 /* libmlx5's buffer: the receive ring, then the send ring. It has the former also for XRC, which does not use it. */
 static int open_qp(struct qp *q, const struct mlx5_ib_create_qp *d)
 {
@@ -58,7 +83,7 @@ static int open_qp(struct qp *q, const struct mlx5_ib_create_qp *d)
 	if (!dg_mlx5_is_writable(d->buf_addr, receives + 64ull * d->sq_wqe_count) ||
 	    !dg_mlx5_is_writable(d->db_addr, 8))
 		return -EFAULT;
-	const dg_nic_qp_config config = {
+	dg_nic_qp_config config = {
 		.send_ring = d->sq_wqe_count ? buffer + receives : no_entries,
 		.send_entries = d->sq_wqe_count ? d->sq_wqe_count : 1,
 		.receive_ring = buffer,
@@ -66,17 +91,11 @@ static int open_qp(struct qp *q, const struct mlx5_ib_create_qp *d)
 		.receive_sges = receive_entries ? 1u << (d->rq_wqe_shift - 4) : 0,
 		.doorbell_mode = DG_NIC_RECORD,
 		.record = (uint32_t *)(uintptr_t)d->db_addr,
-		.send_cq = q->send_cq ? q->send_cq->nic_cq : NULL,
-		.receive_cq = q->receive_cq ? q->receive_cq->nic_cq : NULL,
-		.pd = q->pd->handle,
-		.domain = q->pd->kind == KIND_XRCD ? ((struct xrcd *)q->pd)->number : 0,
 		.user_index = d->uidx & 0xffffff,
-		.srq = q->srq ? q->srq->nic_srq : NULL,
-		.transport = q->transport,
 		.async_fd = q->o.context->async->write_fd,
 		.event = q->o.event,
 	};
-	return dg_nic_qp_open(dg_mlx5_nic(), &config, &q->nic_qp);
+	return dg_mlx5_qp_open(q, &config);
 }
 
 static uint32_t transport_of(uint32_t type)
@@ -94,7 +113,6 @@ static int create_qp(struct call *c, const struct ib_uverbs_ex_create_qp *core,
 		     struct mlx5_ib_create_qp_resp *driver)
 {
 	struct ib_uverbs_create_qp_resp *r = (void *)c->out;
-	dg_nic_qp_info info;
 	const struct mlx5_ib_create_qp *d = (void *)c->driver;
 	const uint32_t transport = transport_of(core->qp_type);
 	if (transport == UINT32_MAX)
@@ -122,13 +140,6 @@ static int create_qp(struct call *c, const struct ib_uverbs_ex_create_qp *core,
 		dg_mlx5_remove(&q->o);
 		return rc;
 	}
-	q->pd->users++;
-	if (q->send_cq)
-		q->send_cq->o.users++;
-	if (q->receive_cq)
-		q->receive_cq->o.users++;
-	if (q->srq)
-		q->srq->o.users++;
 	q->attributes.max_send_wr = r->max_send_wr = core->max_send_wr;
 	r->max_recv_wr = core->max_recv_wr;
 	q->attributes.max_send_sge = r->max_send_sge = core->max_send_sge;
@@ -138,11 +149,8 @@ static int create_qp(struct call *c, const struct ib_uverbs_ex_create_qp *core,
 	q->attributes.max_recv_sge = d->rq_wqe_count ? 1u << (d->rq_wqe_shift - 4) : 0;
 	q->attributes.max_inline_data = r->max_inline_data = core->max_inline_data;
 	q->attributes.sq_sig_all = core->sq_sig_all;
-	dg_nic_qp_info_get(q->nic_qp, &info);
-	/* Already here: without a peer, too, its context gets the events of this adapter's port. */
-	dg_mlx5_counters_path(info.qpn, c->context->adapter, (const uint8_t[16]){0}, 0);
 	r->qp_handle = q->o.handle;
-	r->qpn = info.qpn;
+	r->qpn = q->number;
 	memset(driver, 0, sizeof *driver);
 	c->out_size = (size_t)((uint8_t *)(driver + 1) - c->out);
 	return 0;
@@ -210,19 +218,16 @@ static void store(struct ib_uverbs_query_qp_resp *a, const struct ib_uverbs_modi
 #undef STORE
 }
 
-/* The state as the NIC has it: an entry may have ended the queue pair. */
-static void load_state(struct qp *q)
+void dg_mlx5_qp_load_state(struct qp *q)
 {
 	dg_nic_qp_info info;
 	if (!dg_nic_qp_info_get(q->nic_qp, &info))
 		q->attributes.qp_state = q->attributes.cur_qp_state = (uint8_t)info.state;
 }
 
-static uint32_t number_of(struct qp *q)
+uint32_t dg_mlx5_qp_known(const struct qp *q)
 {
-	dg_nic_qp_info info = {0};
-	dg_nic_qp_info_get(q->nic_qp, &info);
-	return info.qpn;
+	return known[q->transport];
 }
 
 /* As many bits of each as the adapter's own structure has. */
@@ -238,25 +243,22 @@ static void set_retries(struct qp *q)
 	dg_nic_qp_set_retries(q->nic_qp, &r);
 }
 
-static int modify(struct call *c, struct ib_uverbs_modify_qp *m)
+int dg_mlx5_qp_modify(struct qp *q, struct ib_uverbs_modify_qp *m)
 {
-	struct qp *q = dg_mlx5_find(c->context, m->qp_handle, KIND_QP);
 	dg_nic_address peer = {.qpn = m->dest_qp_num};
-	if (!q)
-		return -EINVAL;
 	m->attr_mask &= ~ignored[q->transport];
-	load_state(q);
+	dg_mlx5_qp_load_state(q);
 	const uint32_t to = m->attr_mask & STATE ? m->qp_state : q->attributes.qp_state;
 	int rc = check(q, m, to);
 	if (rc)
 		return rc;
 	dg_nic_part_gid(peer.qpn, peer.gid);
 	if (m->attr_mask & (PATH | QKEY))
-		dg_mlx5_counters_path(number_of(q), c->context->adapter, m->dest.dgid,
+		dg_mlx5_counters_path(q->number, q->o.context->adapter, m->dest.dgid,
 				      m->attr_mask & MTU ? 128u << m->path_mtu : 0);
 	if (m->attr_mask & SQ_PSN && q->attributes.path_mtu)
 		/* Packets of datagrams and XRC are not written: 0. */
-		dg_mlx5_roce_path(number_of(q),
+		dg_mlx5_roce_path(q->number,
 				  q->transport > DG_NIC_UC ? 0 : 128u << q->attributes.path_mtu, m->sq_psn,
 				  q->transport == DG_NIC_UC);
 	/* Without a new state only attributes change that the NIC has no use for, but for the access. */
@@ -271,6 +273,12 @@ static int modify(struct call *c, struct ib_uverbs_modify_qp *m)
 	if (m->attr_mask & (TIMEOUT | RETRIES | RNR_RETRIES | RNR_TIMER))
 		set_retries(q);
 	return 0;
+}
+
+static int modify(struct call *c, struct ib_uverbs_modify_qp *m)
+{
+	struct qp *q = dg_mlx5_find(c->context, m->qp_handle, KIND_QP);
+	return q ? dg_mlx5_qp_modify(q, m) : -EINVAL;
 }
 
 int dg_mlx5_modify_qp(struct call *c)
@@ -291,7 +299,7 @@ int dg_mlx5_query_qp(struct call *c)
 	struct qp *q = dg_mlx5_find(c->context, ((struct ib_uverbs_query_qp *)c->in)->qp_handle, KIND_QP);
 	if (!q)
 		return -EINVAL;
-	load_state(q);
+	dg_mlx5_qp_load_state(q);
 	memcpy(c->out, &q->attributes, sizeof q->attributes);
 	c->out_size = sizeof q->attributes;
 	return 0;
