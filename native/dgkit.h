@@ -724,9 +724,11 @@ enum dg_nic_waiting {
  * that its owner has seen, and the second arms it. When an armed CQ has a CQE that its owner has not seen, the NIC
  * writes the 8 bytes `event` to event_fd, which must not block, and disarms the CQ by storing UINT32_MAX; not if
  * event_fd is negative. is_checked: with a record; a CQE for which there is no place is lost, and ends its queue pair
- * and the CQ, which gets no CQE any more. Otherwise it overwrites the oldest. async_fd: of DG_NIC_CQ_OVERRUN. */
+ * and the CQ, which gets no CQE any more. Otherwise it overwrites the oldest. async_fd: of DG_NIC_CQ_OVERRUN.
+ * gpu_ring: 0, or where in memory of the NIC's GPU the owner has the ring; `ring` is then a copy of it. */
 typedef struct dg_nic_cq_config {
 	void *ring;
+	uint64_t gpu_ring;
 	uint32_t entries, collapsed;
 	uint32_t *record;
 	uint64_t event;
@@ -778,8 +780,10 @@ typedef struct dg_nic_srq_config {
  * message takes the next receive of the ring, whichever queue pair it arrives at. srq: NULL, or a shared receive
  * queue, not for XRC, of the same protection domain, in the same way, but with a CQ of this one's own. user_index:
  * 24 bits, for the user index of its CQEs. transport: enum dg_nic_transport. A receive of a datagram has
- * DG_NIC_GRH bytes in front, where the header of its packet is. domain: of an XRC_RECEIVE, which has no CQs. */
+ * DG_NIC_GRH bytes in front, where the header of its packet is. domain: of an XRC_RECEIVE, which has no CQs.
+ * gpu_ring: as for a CQ, of the send ring. */
 typedef struct dg_nic_qp_config {
+	uint64_t gpu_ring;
 	void *send_ring, *receive_ring;
 	uint32_t send_entries, receive_entries, receive_sges, doorbell_mode;
 	uint32_t *record;

@@ -220,9 +220,10 @@ static struct cq *find_cq(const struct context *x, uint32_t number)
 	return NULL;
 }
 
-/* Stores the address of bytes in a umem, which `o` uses from now on. Returns a status. */
+/* Stores the address of bytes in a umem, which `o` uses from now on. *gpu: where they are on a GPU, with a copy of
+ * them at *at, or 0. gpu: NULL, if they cannot be there. Returns a status. */
 static int take_memory(struct devx *d, struct object *o, uint32_t umem_field, uint32_t offset_field, uint64_t size,
-		       uint8_t **at)
+		       uint8_t **at, uint64_t *gpu)
 {
 	struct umem *u = (struct umem *)find_numbered(d->context, (uint32_t)get(d->in, umem_field), KIND_UMEM);
 	const uint64_t offset = get(d->in, offset_field);
@@ -230,11 +231,15 @@ static int take_memory(struct devx *d, struct object *o, uint32_t umem_field, ui
 		return refuse(d, BAD_RESOURCE, umem_field);
 	if (offset > u->size || size > u->size - offset)
 		return refuse(d, BAD_PARAMETER, offset_field);
-	if (!dg_mlx5_is_writable(u->start + offset, size))
+	if (u->is_on_gpu ? !gpu : !dg_mlx5_is_writable(u->start + offset, size))
 		return refuse(d, BAD_RESOURCE, umem_field);
 	dg_mlx5_use(o, &u->o);
 	*at = (uint8_t *)(uintptr_t)(u->start + offset);
-	return GOOD;
+	if (!u->is_on_gpu)
+		return GOOD;
+	*gpu = u->start + offset;
+	o->ring = *at = aligned_alloc(64, (size + 63) & ~63ull);
+	return *at ? GOOD : refuse(d, NO_RESOURCES, umem_field);
 }
 
 static int take_uar(struct devx *d, struct object *o, uint32_t field)
@@ -250,6 +255,7 @@ static int create_cq(struct devx *d)
 {
 	const uint32_t log = (uint32_t)get(d->in, CQC_LOG_SIZE), size = get(d->in, CQC_CQE_SZ) ? 128 : 64;
 	uint8_t *ring = NULL, *record = NULL;
+	uint64_t gpu_ring = 0;
 	struct cq *q;
 	if (get(d->in, CQC_CQE_SZ) > 1)
 		return refuse(d, BAD_PARAMETER, CQC_CQE_SZ);
@@ -262,11 +268,15 @@ static int create_cq(struct devx *d)
 	const bool is_collapsed = get(d->in, CQC_COLLAPSED);
 	int status = take_uar(d, &q->o, CQC_UAR_PAGE);
 	if (!status)
-		status = take_memory(d, &q->o, CQ_UMEM, CQ_UMEM_OFFSET, is_collapsed ? size : (uint64_t)size << log, &ring);
-	if (!status)
-		status = take_memory(d, &q->o, CQC_DBR_UMEM, CQC_DBR_ADDR, 8, &record);
+		status = take_memory(d, &q->o, CQ_UMEM, CQ_UMEM_OFFSET, is_collapsed ? size : (uint64_t)size << log, &ring,
+				     &gpu_ring);
+	/* A record on a GPU is not read: it would say where CQEs have no place. */
+	struct umem *records = (struct umem *)find_numbered(d->context, (uint32_t)get(d->in, CQC_DBR_UMEM), KIND_UMEM);
+	if (!status && !(records && records->is_on_gpu && get(d->in, CQC_OVERRUN)))
+		status = take_memory(d, &q->o, CQC_DBR_UMEM, CQC_DBR_ADDR, 8, &record, NULL);
 	const dg_nic_cq_config config = {
 		.ring = ring,
+		.gpu_ring = gpu_ring,
 		.entries = 1u << log,
 		.collapsed = is_collapsed,
 		.entry_size = size,
@@ -326,9 +336,10 @@ static int open_qp(struct devx *d, struct qp *q)
 	/* The receive ring, then the send ring. */
 	const uint64_t receive_size = receives ? stride * config.receive_entries : 0;
 	int status = take_memory(d, &q->o, WQ_UMEM, WQ_UMEM_OFFSET,
-				 receive_size + (sends ? 64ull * config.send_entries : 0), &ring);
+				 receive_size + (sends ? 64ull * config.send_entries : 0), &ring,
+				 receives ? NULL : &config.gpu_ring);
 	if (!status)
-		status = take_memory(d, &q->o, QPC_DBR_UMEM + (QPC << 8), QPC_DBR_ADDR + (QPC << 8), 8, &record);
+		status = take_memory(d, &q->o, QPC_DBR_UMEM + (QPC << 8), QPC_DBR_ADDR + (QPC << 8), 8, &record, NULL);
 	if (status)
 		return status;
 	config.receive_ring = ring;
@@ -598,11 +609,16 @@ int dg_mlx5_umem_reg(struct request *r)
 	if (!r->context->has_devx || access & ~known || !size ||
 	    (access & IB_UVERBS_ACCESS_REMOTE_WRITE && !(access & IB_UVERBS_ACCESS_LOCAL_WRITE)))
 		return -EINVAL;
-	if (r->is_given[FD])
+	if (r->is_given[FD]) /* a dma-buf does not say where its memory is; programs then give the address */
 		return -EOPNOTSUPP;
-	if (start + size < start || !dg_mlx5_is_accessible(start, size, access & IB_UVERBS_ACCESS_LOCAL_WRITE))
+	const int on_gpu = dg_mlx5_is_on_gpu(start, size);
+	if (on_gpu < 0)
+		return on_gpu;
+	if (!on_gpu &&
+	    (start + size < start || !dg_mlx5_is_accessible(start, size, access & IB_UVERBS_ACCESS_LOCAL_WRITE)))
 		return -EFAULT;
 	TRY(dg_mlx5_new(r->context, sizeof *u, KIND_UMEM, &u));
+	u->is_on_gpu = on_gpu;
 	u->start = start;
 	u->size = size;
 	int rc = dg_mlx5_put(r, ID, &u->o.handle, sizeof u->o.handle);

@@ -113,6 +113,7 @@ struct object {
 	bool is_devx;
 	uint32_t handle, users;
 	struct object *uses[3];
+	void *ring; /* of DEVX: a copy of one on a GPU, or NULL */
 	struct context *context;
 	uint64_t event, user_handle;
 	uint32_t async_reported;
@@ -122,6 +123,7 @@ struct object {
 struct umem {
 	struct object o;
 	uint64_t start, size;
+	bool is_on_gpu;
 };
 
 struct ah {
@@ -277,6 +279,8 @@ void dg_mlx5_destroy_all(const struct context *x);
 void dg_mlx5_objects_forked(void);
 /* Returns the object whose event this is, or NULL if it is destroyed. */
 struct object *dg_mlx5_event_object(uint64_t event);
+/* Returns whether the bytes are on a GPU, which the NIC is then ready for, or a negative errno. */
+int dg_mlx5_is_on_gpu(uint64_t start, uint64_t length);
 /* Whether no region has any of these bytes. */
 bool dg_mlx5_is_alone(uint64_t start, uint64_t length);
 int dg_mlx5_alloc_pd(struct call *c);

@@ -83,6 +83,7 @@ void dg_mlx5_remove(struct object *o)
 	for (uint32_t i = 0; i < sizeof o->uses / sizeof o->uses[0]; i++)
 		if (o->uses[i])
 			o->uses[i]->users--;
+	free(o->ring);
 	objects[o->handle] = NULL;
 	counts[o->kind]--;
 	free(o);
@@ -269,6 +270,17 @@ static int find_gpu_memory(struct mr *m, dg_memory *out, dg_device **device)
 	if (rc)
 		put_memory(m);
 	return rc;
+}
+
+int dg_mlx5_is_on_gpu(uint64_t start, uint64_t length)
+{
+	struct mr m = {.start = start, .length = length};
+	dg_memory memory;
+	dg_device *gpu;
+	TRY(find_gpu_memory(&m, &memory, &gpu));
+	if (gpu)
+		put_memory(&m);
+	return gpu != NULL;
 }
 
 /* Registers the memory of *m with the NIC, for its key if it has one. */

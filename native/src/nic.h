@@ -129,6 +129,7 @@ struct dg_nic_cq {
 	struct dg_nic *nic;
 	struct dg_nic_cq *next;
 	uint8_t *ring;
+	uint64_t gpu_ring; /* as in its configuration */
 	uint32_t number, entries, users, shift; /* shift: of the bytes of a CQE */
 	bool collapsed, is_armable, is_checked, is_full;
 	uint64_t room_end; /* CQEs up to here have a place, as its owner's record said; UINT64_MAX: not checked */
@@ -189,6 +190,7 @@ struct dg_nic_qp {
 	uint64_t dry;		  /* as in the box */
 	uint32_t rnr_retries, rnr_timer;
 	/* The send queue, in basic blocks; in the order completed <= taken <= end. */
+	uint64_t fetched; /* with a ring on a GPU: the entries before this place are in send_ring */
 	uint64_t taken, completed, sent; /* sent: receives of the peer that were used */
 	uint64_t flush_end; /* after a doorbell that jumped: where flushing ends; or UINT64_MAX */
 	struct exec_flight flights[EXEC_FLIGHTS];
@@ -410,6 +412,10 @@ void dg_nic_gpu_close(struct dg_nic *n);
 /* Opens the queues that queue pairs lack. Called by the resolver. */
 void dg_nic_gpu_queues(struct dg_nic *n);
 void dg_nic_gpu_free(struct executor *x);
+/* Copies the entries before `end` of a send ring on a GPU that are not here yet. Returns 0 or a negative errno. */
+int dg_nic_gpu_fetch(struct dg_nic_qp *qp, uint64_t end);
+/* Copies a CQE to a ring on a GPU: behind those before it, and all bytes that the NIC has moved. at: here. */
+void dg_nic_gpu_cqe(struct dg_nic_cq *cq, const uint8_t *at);
 /* Makes the executor active that reaches these pieces. As dg_nic_execute(). */
 int dg_nic_executor(struct dg_nic_qp *qp, const struct exec_piece *pieces, uint32_t count);
 

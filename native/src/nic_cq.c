@@ -55,6 +55,8 @@ void dg_nic_cqe(struct dg_nic_qp *qp, struct dg_nic_cq *cq, const struct nic_cqe
 	atomic_store_explicit((_Atomic uint64_t *)(at + 56),
 			      number | (uint64_t)htobe16(e->index) << 32 | op_own << 56,
 			      memory_order_release);
+	if (__builtin_expect(cq->gpu_ring != 0, 0))
+		dg_nic_gpu_cqe(cq, at);
 	cq->produced++;
 	if (__builtin_expect(e->solicited || e->syndrome, 0))
 		cq->solicited = cq->produced;
@@ -152,6 +154,7 @@ int dg_nic_cq_open(dg_nic *n, const dg_nic_cq_config *cfg, dg_nic_cq **out)
 		return dg_fail(ENOMEM, "out of memory for a CQ");
 	cq->nic = n;
 	cq->ring = cfg->ring;
+	cq->gpu_ring = cfg->gpu_ring;
 	cq->entries = cfg->entries;
 	cq->shift = cfg->entry_size == 128 ? 7 : 6;
 	cq->collapsed = cfg->collapsed;

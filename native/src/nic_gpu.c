@@ -115,6 +115,26 @@ void dg_nic_gpu_free(struct executor *x)
 	dg_queue_free(x->q);
 }
 
+int dg_nic_gpu_fetch(struct dg_nic_qp *qp, uint64_t end)
+{
+	const uint32_t mask = qp->c.send_entries - 1;
+	while (qp->fetched < end) {
+		const uint64_t place = qp->fetched & mask, left = end - qp->fetched, to_wrap = mask + 1 - place;
+		const uint64_t n = left < to_wrap ? left : to_wrap, at = place * WQE_BLOCK;
+		TRY(dg_cuda_ring_copy(qp->nic->gpu->dev, (uint8_t *)qp->c.send_ring + at, qp->c.gpu_ring + at,
+				      n * WQE_BLOCK, false));
+		qp->fetched += n;
+	}
+	return 0;
+}
+
+void dg_nic_gpu_cqe(struct dg_nic_cq *cq, const uint8_t *at)
+{
+	/* Where the GPU's memory is gone, so is whoever waits for the CQE. */
+	dg_cuda_ring_copy(cq->nic->gpu->dev, (void *)(uintptr_t)at, cq->gpu_ring + (uint64_t)(at - cq->ring), WQE_BLOCK,
+			  true);
+}
+
 int dg_nic_executor(struct dg_nic_qp *qp, const struct exec_piece *pieces, uint32_t count)
 {
 	struct executor *x = &qp->x;

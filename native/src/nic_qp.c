@@ -284,7 +284,7 @@ static int check_change(const struct dg_nic_qp *qp, uint32_t to, const dg_nic_ad
 static void clear(struct dg_nic_qp *qp)
 {
 	const uint32_t qpn = qp->qpn;
-	qp->taken = qp->completed = qp->sent = qp->observed = 0;
+	qp->taken = qp->completed = qp->sent = qp->observed = qp->fetched = 0;
 	dg_nic_return_receives(qp);
 	qp->posted = qp->received = 0;
 	if (qp->c.transport == DG_NIC_XRC_RECEIVE)

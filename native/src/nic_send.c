@@ -84,12 +84,17 @@ static uint64_t producer(struct dg_nic_qp *qp)
 	if (qp->flush_end != UINT64_MAX)
 		return qp->flush_end;
 	const uint64_t end = load_doorbell(qp);
-	if (end - qp->taken <= qp->c.send_entries)
+	const bool fits = end - qp->taken <= qp->c.send_entries;
+	if (fits && __builtin_expect(!qp->c.gpu_ring, 1))
 		return end;
-	const struct nic_fault f = {SYNDROME_LOCAL_QP, "doorbell, beyond the ring; its end is",
-				    end, qp->taken + qp->c.send_entries};
-	dg_nic_qp_fatal(qp, &f, qp->taken);
-	qp->flush_end = qp->taken + qp->c.send_entries;
+	const int rc = fits ? dg_nic_gpu_fetch(qp, end) : 0;
+	if (fits && !rc)
+		return end;
+	const struct nic_fault beyond = {SYNDROME_LOCAL_QP, "doorbell, beyond the ring; its end is",
+					 end, qp->taken + qp->c.send_entries},
+			       lost = {SYNDROME_LOCAL_QP, "ring on a GPU, which cannot be read; errno", (uint64_t)-rc, 0};
+	dg_nic_qp_fatal(qp, fits ? &lost : &beyond, qp->taken);
+	qp->flush_end = fits ? end : qp->taken + qp->c.send_entries;
 	return qp->flush_end;
 }
 

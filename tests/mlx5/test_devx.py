@@ -4,6 +4,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from support.fake_cuda.build import build
 from support.processes import cli
 
 ROOT = Path(__file__).parents[2]
@@ -57,14 +58,14 @@ def program(tmp_path_factory):
     made = str(tmp_path_factory.mktemp("devx") / "devx")
     source = str(ROOT / "tests/support/devx.c")
     flags = ["-O1", "-Wall", "-Wextra", "-Werror"]
-    subprocess.run(["cc", *flags, "-o", made, source, "-libverbs", "-lmlx5"], check=True)
+    subprocess.run(["cc", *flags, "-o", made, source, "-libverbs", "-lmlx5", "-ldl"], check=True)
     return made
 
 
-def run(program, home, mode):
+def run(program, home, mode, **environment):
     done = subprocess.run(
         cli.command("mlx5", "run", "--", program, mode),
-        env=cli.environment(home),
+        env=cli.environment(home) | environment,
         capture_output=True,
         text=True,
         check=False,
@@ -76,6 +77,10 @@ def run(program, home, mode):
 
 def test_entries_by_hand_move_bytes_between_queue_pairs_of_a_process(program, home):
     assert run(program, home, "one") == ONE
+
+
+def test_rings_on_a_gpu_are_read_and_written_there(program, home, tmp_path):
+    assert run(program, home, "gpu", LD_LIBRARY_PATH=str(build(tmp_path))) == ONE
 
 
 def test_two_processes_exchange_messages_by_hand(program, home):

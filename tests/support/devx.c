@@ -2,9 +2,11 @@
 /*
  * A program on DEVX alone: PD, CQ and queue pairs by commands, entries and doorbells by hand.
  *
- * devx one: two queue pairs of a process; devx two: of two processes, each with the same work; devx refusals: what
- * wrong commands are answered.
+ * devx one: two queue pairs of a process; devx gpu: the same with rings, CQs and bytes on a GPU, as GPUNetIO has them
+ * behind its CPU proxy; devx two: of two processes, each with the same work; devx refusals: what wrong commands are
+ * answered.
  */
+#include <dlfcn.h>
 #include <endian.h>
 #include <errno.h>
 #include <infiniband/mlx5dv.h>
@@ -33,8 +35,14 @@ static struct ibv_context *context;
 static struct mlx5dv_devx_uar *uar;
 static uint8_t in[272], out[272];
 
-/* rings: of receives, then of sends. records: of the queue pair, then of the CQ. */
+/* Functions of libcuda.so.1, with `gpu`. */
+static int (*alloc_gpu)(unsigned long long *, size_t), (*free_gpu)(unsigned long long),
+	(*to_gpu)(unsigned long long, const void *, size_t), (*from_gpu)(void *, unsigned long long, size_t);
+
+/* rings: of receives, then of sends. records: of the queue pair, then of the CQ. gpu: the same memory there, of which
+ * rings, cqes and bytes are then copies, in this order, and where a record of the CQ is. */
 struct end {
+	unsigned long long gpu;
 	uint8_t *rings, *cqes, *records, *bytes;
 	struct mlx5dv_devx_umem *ring_umem, *cq_umem, *record_umem;
 	struct mlx5dv_devx_obj *pd, *cq, *qp;
@@ -100,15 +108,21 @@ static void fill_cq(const struct end *e)
 	set(CQC + 32, 32, e->record_umem->umem_id);
 	set(CQC + 448, 64, 64);
 	set(704, 32, e->cq_umem->umem_id);
+	if (e->gpu) {
+		set(CQC + 14, 1, 1); /* oi: the record, behind the ring, is not looked at */
+		set(CQC + 32, 32, e->cq_umem->umem_id);
+	}
 }
 
 static void fill_qp(const struct end *e)
 {
 	command(CREATE_QP);
 	set(QPC + 40, 24, e->pdn);
-	set(QPC + 73, 4, 5); /* log_rq_size, log_rq_stride, log_sq_size */
-	set(QPC + 77, 3, 0);
-	set(QPC + 81, 4, 5);
+	if (e->gpu)
+		set(QPC + 1381, 3, 3); /* rq_type: none */
+	else
+		set(QPC + 73, 4, 5); /* log_rq_size */
+	set(QPC + 81, 4, 5); /* log_sq_size */
 	set(QPC + 104, 24, uar->page_id);
 	set(QPC + 136, 24, 0x1234);
 	set(QPC + 1000, 24, e->cqn);
@@ -125,14 +139,15 @@ static void open_end(struct end *e)
 	e->records = pages(1);
 	e->bytes = pages(2);
 	memset(e->cqes, 0xff, PAGE);
-	e->ring_umem = mlx5dv_devx_umem_reg(context, e->rings, PAGE, IBV_ACCESS_LOCAL_WRITE);
-	e->cq_umem = mlx5dv_devx_umem_reg(context, e->cqes, PAGE, IBV_ACCESS_LOCAL_WRITE);
+	CHECK(!alloc_gpu || (!alloc_gpu(&e->gpu, 5 * PAGE) && !to_gpu(e->gpu + PAGE, e->cqes, PAGE)));
+	e->ring_umem = mlx5dv_devx_umem_reg(context, e->gpu ? (void *)e->gpu : e->rings, PAGE, IBV_ACCESS_LOCAL_WRITE);
+	e->cq_umem = mlx5dv_devx_umem_reg(context, e->gpu ? (void *)(e->gpu + PAGE) : e->cqes, PAGE, IBV_ACCESS_LOCAL_WRITE);
 	e->record_umem = mlx5dv_devx_umem_reg(context, e->records, PAGE, IBV_ACCESS_LOCAL_WRITE);
 	CHECK(e->ring_umem && e->cq_umem && e->record_umem);
 	e->verbs_pd = ibv_alloc_pd(context);
 	CHECK(e->verbs_pd && !mlx5dv_init_obj(&(struct mlx5dv_obj){.pd = {e->verbs_pd, &pd}}, MLX5DV_OBJ_PD));
 	e->pdn = pd.pdn;
-	e->mr = ibv_reg_mr(e->verbs_pd, e->bytes, 2 * PAGE, ACCESS);
+	e->mr = ibv_reg_mr(e->verbs_pd, e->gpu ? (void *)(e->gpu + 2 * PAGE) : e->bytes, 2 * PAGE, ACCESS);
 	CHECK(e->mr);
 	fill_cq(e);
 	e->cq = mlx5dv_devx_obj_create(context, in, sizeof in, out, 16);
@@ -145,7 +160,7 @@ static void open_end(struct end *e)
 
 static struct address address_of(struct end *e)
 {
-	return (struct address){(uintptr_t)e->bytes, (uint32_t)get(out, 72, 24), e->mr->rkey};
+	return (struct address){(uintptr_t)e->mr->addr, (uint32_t)get(out, 72, 24), e->mr->rkey};
 }
 
 static void change(struct end *e, int opcode, uint32_t qpn, uint32_t peer)
@@ -187,7 +202,8 @@ static void post_receive(struct end *e)
 /* The first half of one end's bytes goes to the second half of the other's. */
 static void post_send(struct end *e, uint8_t opcode, uint32_t qpn, const struct address *peer, uint32_t size)
 {
-	uint8_t *w = e->rings + 16 * ENTRIES + 64 * (e->produced % ENTRIES);
+	const uint32_t place = (e->gpu ? 0 : 16 * ENTRIES) + 64 * (e->produced % ENTRIES);
+	uint8_t *w = e->rings + place;
 	const int has_address = opcode == MLX5_OPCODE_RDMA_WRITE;
 	mlx5dv_set_ctrl_seg((void *)w, (uint16_t)e->produced, opcode, 0, qpn, MLX5_WQE_CTRL_CQ_UPDATE,
 			    (uint8_t)(2 + has_address), 0, htobe32(size));
@@ -195,8 +211,9 @@ static void post_send(struct end *e, uint8_t opcode, uint32_t qpn, const struct 
 		struct mlx5_wqe_raddr_seg *r = (void *)(w + 16);
 		*r = (struct mlx5_wqe_raddr_seg){.raddr = htobe64(peer->at + PAGE), .rkey = htobe32(peer->rkey)};
 	}
-	mlx5dv_set_data_seg((void *)(w + 16 + 16 * has_address), size, e->mr->lkey, (uintptr_t)e->bytes);
+	mlx5dv_set_data_seg((void *)(w + 16 + 16 * has_address), size, e->mr->lkey, (uintptr_t)e->mr->addr);
 	e->produced++;
+	CHECK(!e->gpu || !to_gpu(e->gpu + place, w, 64));
 	__atomic_store_n((uint32_t *)e->records + 1, htobe32(e->produced & 0xffff), __ATOMIC_RELEASE);
 	uint64_t first;
 	memcpy(&first, w, 8);
@@ -209,7 +226,10 @@ static struct mlx5_cqe64 *take(struct end *e)
 	struct mlx5_cqe64 *c = (void *)(e->cqes + 64 * (e->seen % CQES));
 	const uint8_t owner = e->seen / CQES % 2;
 	while ((__atomic_load_n(&c->op_own, __ATOMIC_ACQUIRE) & 1) != owner || c->op_own >> 4 == MLX5_CQE_INVALID)
-		usleep(1);
+		if (e->gpu)
+			CHECK(!from_gpu(c, e->gpu + PAGE + 64 * (e->seen % CQES), 64));
+		else
+			usleep(1);
 	e->seen++;
 	__atomic_store_n((uint32_t *)(e->records + 64), htobe32(e->seen & 0xffffff), __ATOMIC_RELEASE);
 	return c;
@@ -220,7 +240,20 @@ static void close_end(struct end *e)
 	CHECK(!mlx5dv_devx_obj_destroy(e->qp) && !mlx5dv_devx_obj_destroy(e->cq));
 	CHECK(!mlx5dv_devx_umem_dereg(e->ring_umem) && !mlx5dv_devx_umem_dereg(e->cq_umem));
 	CHECK(!mlx5dv_devx_umem_dereg(e->record_umem));
-	CHECK(!ibv_dereg_mr(e->mr) && !ibv_dealloc_pd(e->verbs_pd));
+	CHECK(!ibv_dereg_mr(e->mr) && !ibv_dealloc_pd(e->verbs_pd) && (!e->gpu || !free_gpu(e->gpu)));
+}
+
+static void start_gpu(void)
+{
+	void *lib = dlopen("libcuda.so.1", RTLD_NOW), *driver_context;
+	CHECK(lib);
+	int (*init)(unsigned) = dlsym(lib, "cuInit"), (*retain)(void **, int) = dlsym(lib, "cuDevicePrimaryCtxRetain"),
+	    (*make_current)(void *) = dlsym(lib, "cuCtxSetCurrent");
+	alloc_gpu = dlsym(lib, "cuMemAlloc_v2");
+	free_gpu = dlsym(lib, "cuMemFree_v2");
+	to_gpu = dlsym(lib, "cuMemcpyHtoD_v2");
+	from_gpu = dlsym(lib, "cuMemcpyDtoH_v2");
+	CHECK(!init(0) && !retain(&driver_context, 0) && !make_current(driver_context));
 }
 
 static void one(void)
@@ -237,8 +270,10 @@ static void one(void)
 		connect_end(&ends[i], at[i].qpn, at[!i].qpn);
 	for (int i = 0; i < WORKS; i++) {
 		memset(ends[0].bytes, i, PAGE);
+		CHECK(!ends[0].gpu || !to_gpu(ends[0].gpu + 2 * PAGE, ends[0].bytes, PAGE));
 		post_send(&ends[0], MLX5_OPCODE_RDMA_WRITE, at[0].qpn, &at[1], PAGE);
 		const struct mlx5_cqe64 *c = take(&ends[0]);
+		CHECK(!ends[1].gpu || !from_gpu(ends[1].bytes + PAGE, ends[1].gpu + 3 * PAGE, PAGE));
 		wrong += c->op_own >> 4 != MLX5_CQE_REQ || be16toh(c->wqe_counter) != i || be32toh(c->srqn_uidx) != 0x1234 ||
 			 memcmp(ends[0].bytes, ends[1].bytes + PAGE, PAGE);
 	}
@@ -399,6 +434,8 @@ int main(int argc, char **argv)
 {
 	const char *mode = argc > 1 ? argv[1] : "one";
 	setvbuf(stdout, NULL, _IOLBF, 0);
+	if (!strcmp(mode, "gpu"))
+		start_gpu();
 	!strcmp(mode, "two") ? two() : !strcmp(mode, "refusals") ? refusals() : one();
 	return 0;
 }

@@ -54,6 +54,22 @@ void dg_cuda_stay(dg_device *dev)
 	cuda_enter(dev->provider);
 }
 
+int dg_cuda_ring_copy(dg_device *dev, void *here, uint64_t there, size_t size, bool to_gpu)
+{
+	struct cuda *c = dev->provider;
+	CUresult code = CUDA_SUCCESS;
+	const bool entered = cuda_enter(c);
+	if (!c->rings) /* not the default stream, whose copies would wait for kernels */
+		code = cuda.cuStreamCreate(&c->rings, CU_STREAM_NON_BLOCKING);
+	if (!code)
+		code = to_gpu ? cuda.cuMemcpyHtoDAsync(there, here, size, c->rings)
+			      : cuda.cuMemcpyDtoHAsync(here, there, size, c->rings);
+	if (!code && !to_gpu)
+		code = cuda.cuStreamSynchronize(c->rings);
+	cuda_leave(entered);
+	return code ? cuda_fail("copying a ring", code) : 0;
+}
+
 /* After these errors, every call of the process on that GPU fails in the same way. */
 static bool ends_context(CUresult code)
 {
@@ -259,6 +275,8 @@ static void cuda_close(struct dg_device *dev, void *state)
 	bool entered = cuda_enter(c);
 	if (c->module)
 		cuda.cuModuleUnload(c->module);
+	if (c->rings)
+		cuda.cuStreamDestroy(c->rings);
 	cuda_services_free(c);
 	free_pinned(c);
 	free_scratch(c);

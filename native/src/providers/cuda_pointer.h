@@ -27,6 +27,9 @@ bool cuda_enter_context(struct CUctx_st *ctx);
 void cuda_leave(bool entered);
 /* Makes the context of a device of the provider cuda current in the calling thread, until it ends. */
 void dg_cuda_stay(dg_device *dev);
+/* Copies between memory of this process and of the device's GPU, in the order of the calls. A copy to the GPU may be
+ * under way when this returns, with bytes that were read already; one from it is complete. One thread at a time. */
+int dg_cuda_ring_copy(dg_device *dev, void *here, uint64_t there, size_t size, bool to_gpu);
 
 /* Shares the list of memory registered with CUDA between two copies of this core in one process:
  * dgkit's own and the one inside softdoca. Pass the result of one copy's function to the other
