@@ -18,6 +18,7 @@
  *	uverbs_qp.c       commands about queue pairs
  *	uverbs_srq.c      commands about shared receive queues and XRC domains
  *	uverbs_object.c   handles; commands about protection domains, memory regions and windows, CQs
+ *	cuda_calls.c      GPU memory of the program gets a handle by which peers import it
  *	pages.c           registered memory: checks; pages shared with the adapter's other processes
  *	observer.c        what the NIC does, for the three below; faults by rule: `dgkit mlx5 run --fault`, `--trace`
  *	trace.c, roce.c   the lines of a trace; its packets

@@ -143,8 +143,8 @@ static int get_uar(struct request *r)
 
 static const struct method methods[] = {
 	{UVERBS_OBJECT_MR, 4, 0, reg_dmabuf, /* UVERBS_METHOD_REG_DMABUF_MR */
-	 {NEW_HANDLE, OBJECT(KIND_PD), INPUT(8), INPUT(8), INPUT(8), {DESCRIPTOR, false, 0, 0, 0},
-	  FLAGS, OUTPUT(4), OUTPUT(4)}},
+	 {NEW_HANDLE, OBJECT(KIND_PD), INPUT(8), INPUT(8), INPUT(8), INPUT(4), FLAGS,
+	   OUTPUT(4), OUTPUT(4)}},
 	{MLX5_IB_OBJECT_UAR, MLX5_IB_METHOD_UAR_OBJ_ALLOC, OWN, allocate_uar,
 	 {NEW_HANDLE, INPUT(8), OUTPUT(8), OUTPUT_4_OR_8, OUTPUT(4)}},
 	{MLX5_IB_OBJECT_UAR, MLX5_IB_METHOD_UAR_OBJ_DESTROY, OWN, destroy, {OBJECT(KIND_UAR)}},

@@ -223,7 +223,7 @@ static void step(struct executor *x, struct exec_flight *f, int status)
 		f->status = (uint8_t)rc;
 	}
 	if (f->kind != FLIGHT_COPY)
-		x->engine->atomic_owner = NULL;
+		dg_exec_atomic_end(x->engine);
 	dg_exec_staging_put(x->engine, f);
 }
 
@@ -272,5 +272,5 @@ void dg_exec_end(struct executor *x)
 	for (; exec_flies(x); x->head++)
 		dg_exec_staging_put(x->engine, flight_at(x, x->head));
 	if (x->engine->atomic_owner == x)
-		x->engine->atomic_owner = NULL;
+		dg_exec_atomic_end(x->engine);
 }

@@ -3,9 +3,33 @@
  * that does, otherwise by the provider in two parts. */
 #include "executor.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/file.h>
+
+/* Returns whether no other process of the user has an atomic operation between its two parts. Ends with the process,
+ * however that ends. */
+static bool lock_others(struct exec_engine *e)
+{
+	static const char name[] = "/gpu-atomics";
+	char path[108];
+	if (!e->atomic_lock && !dg_runtime_dir(path, sizeof path - sizeof name)) {
+		strcat(path, name);
+		e->atomic_lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600) + 1;
+	}
+	return !e->atomic_lock || !flock(e->atomic_lock - 1, LOCK_EX | LOCK_NB) || errno != EWOULDBLOCK;
+}
+
+void dg_exec_atomic_end(struct exec_engine *e)
+{
+	e->atomic_owner = NULL;
+	if (e->atomic_lock)
+		flock(e->atomic_lock - 1, LOCK_UN);
+}
+
 /* Posts the first part of an atomic operation on GPU memory: reading the word. Between this and
- * writing it, no other operation of this engine changes it: as on an adapter, it is atomic with
- * respect to the operations of the same engine only. */
+ * writing it, no other operation of this engine changes it, nor one of another process's engine. */
 static int post_first(struct executor *x, const struct exec_op *op)
 {
 	const struct exec_piece *p = op->pieces;
@@ -18,6 +42,10 @@ static int post_first(struct executor *x, const struct exec_op *op)
 	*f = (struct exec_flight){.left = 1, .last = true, .kind = FLIGHT_ATOMIC_READ};
 	if (e->atomic_owner || !exec_has_room(x, 2) || !dg_exec_staging_take(e, f, EXEC_SLOT))
 		return EXEC_WAITS;
+	if (!lock_others(e)) {
+		dg_exec_staging_put(e, f);
+		return EXEC_WAITS;
+	}
 	const dg_wr wr = {
 		.user = x->tail,
 		.local = e->staging.by[0].name,
@@ -29,6 +57,7 @@ static int post_first(struct executor *x, const struct exec_op *op)
 	};
 	const int rc = dg_exec_stage(x, &wr);
 	if (rc != DG_OK) {
+		dg_exec_atomic_end(e);
 		dg_exec_staging_put(e, f);
 		return rc;
 	}

@@ -2,6 +2,7 @@
 /* Staging memory of an engine, in slots: the provider copies inline bytes and operands from them, and
  * operations in two legs pass through them. */
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "control_path.h"
 #include "executor.h"
@@ -55,6 +56,8 @@ void dg_exec_staging_close(struct exec_engine *e)
 		dg_region_end(e->staging.by[i].region);
 	}
 	free(e->staging.bytes);
+	if (e->atomic_lock)
+		close(e->atomic_lock - 1);
 }
 
 bool dg_exec_staging_take(struct exec_engine *e, struct exec_flight *f, uint32_t size)
