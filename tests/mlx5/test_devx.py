@@ -1,4 +1,4 @@
-"""DEVX: commands in the adapter's own format, and entries and doorbells that the program writes itself."""
+"""DEVX: commands in the adapter's own format; entries and doorbells that the program writes."""
 
 import subprocess
 from pathlib import Path
@@ -8,7 +8,7 @@ from support.fake_cuda.build import build
 from support.processes import cli
 
 ROOT = Path(__file__).parents[2]
-# What the kernel refuses has its errno; what the adapter refuses, a status and the first bit of the wrong field.
+# The kernel refuses with an errno, the adapter with a status and the first bit of the wrong field.
 REFUSED = """\
 another opcode than the method's: Invalid argument
 an unknown opcode: Invalid argument
