@@ -1,7 +1,8 @@
 """Archive of `dgkit bluefield report`: figures and recordings, without names, addresses or payload.
 
-It has three files: report.json with the figures, and the doctor's recordings host.snap and
-dpu.snap. The page that answers the questions is made from them, by `show`, too.
+It has report.json with the figures, the doctor's recordings host.snap and dpu.snap, and with DOCA
+the trace of the DMA sample that `up` has recorded. The page that answers the questions is made from
+them, by `show`, too.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from .._version import __version__
+from ..doca_trace import compare
 from ..doctor import api as doctor
 from ..doctor.collect.reader import Reading
 from ..doctor.diagnosis import Diagnosis
@@ -31,19 +33,18 @@ from ..doctor.format.notebook import text as doctor_page
 from ..doctor.redact.redactor import Redactor
 from ..errors import BluefieldError, DgkitError, PeerLost
 from ..files import read_limited, write_new
-from ..report import BandwidthReport, LatencyReport
+from ..report import BandwidthReport, LatencyReport, published
 from ..session.connect import connect
 from ..sizes import rate_span
-from ..units import gb_per_s, printable, size_text, us
+from ..units import gb_per_s, plural, printable, size_text, us
 from ..wire import saved
 from ..wire.host_id import host_name
-from . import published
 from .pack import cache
-from .setup import diagnoses
+from .setup import TRACE, diagnoses
 from .transfers import Transfer, first_transfers
 
 if TYPE_CHECKING:
-    from ..session import Session
+    from ..session import Session, SessionRegion
 
 MAX_BYTES = 5_000_000
 _MAX_MEMBER = 20_000_000
@@ -51,6 +52,8 @@ _MEMBERS = ("report.json", "host.snap", "dpu.snap")
 _SIZES = (8, 64, 512, 4096, 65536, 1 << 20)
 _OPS = ("write", "read")
 _COUNT, _SECONDS, _WINDOW = 5_000, 0.2, 32
+_FIRST = 20  # samples that say how many more fit into _LATENCY_S
+_LATENCY_S = 1.0
 _KEPT = ("doca", "provider", "why", "cards", "guesses")
 # What reading a zip archive raises, and making a page of values that have another form.
 _MALFORMED = (
@@ -90,6 +93,7 @@ def write(path: Path, progress: Callable[[str], None]) -> dict[str, Any]:
         progress(f"{result.place} memory: {'works' if result.works else result.text}")
         transfers.append(result)
     figures = _measure(transfers, progress) if any(each.works for each in transfers) else []
+    trace = cache() / TRACE
     found = _redacted(
         {
             "format": 1,
@@ -101,6 +105,7 @@ def write(path: Path, progress: Callable[[str], None]) -> dict[str, Any]:
                 for t in transfers
             ],
             "figures": figures,
+            **({"trace": _replayed(trace)} if trace.exists() else {}),
         },
         str(stored["arm"]),
     )
@@ -109,6 +114,8 @@ def write(path: Path, progress: Callable[[str], None]) -> dict[str, Any]:
         archive.writestr(_MEMBERS[0], json.dumps(found, indent=1))
         for name, snapshot in zip(_MEMBERS[1:], snapshots, strict=True):
             archive.write(snapshot, name)
+        if trace.exists():
+            archive.write(trace, trace.name)
     if content.tell() > MAX_BYTES:
         raise BluefieldError(f"the report has {size_text(content.tell())}; the limit is 5 MB")
     write_new(path, content.getvalue())
@@ -137,10 +144,9 @@ def _figures(session: Session, place: str) -> Iterator[dict[str, Any]]:
         for op in _OPS:
             for size in _SIZES:
                 options: dict[str, Any] = {"size": size, "op": op, "destructive": True}
-                count = max(20, min(_COUNT, (64 << 20) // size))
                 figure: dict[str, Any] = {"place": place, "op": op, "size": size, "why": []}
                 for name, measure in (
-                    ("latency", partial(session.latency, count=count)),
+                    ("latency", partial(_latency, session)),
                     ("rate", partial(session.bandwidth, seconds=_SECONDS, window=_WINDOW)),
                 ):
                     try:
@@ -150,6 +156,29 @@ def _figures(session: Session, place: str) -> Iterator[dict[str, Any]]:
                     except DgkitError as error:  # a link may be too slow for this size alone
                         figure["why"].append(f"no {name}: {error}")
                 yield figure
+
+
+def _latency(session: Session, region: SessionRegion, **options: Any) -> LatencyReport:
+    """Measure a latency with as many samples as take about a second."""
+    first = session.latency(region, count=_FIRST, **options)
+    count = min(_COUNT, int(_LATENCY_S * 1e9 / (first.p50_ns + 1)))
+    return first if count <= _FIRST else session.latency(region, count=count, **options)
+
+
+def _replayed(trace: Path) -> dict[str, Any]:
+    """Replay the trace of the DMA sample against softdoca; return what differs."""
+    try:
+        (replayed,) = compare([trace]).traces
+    except (DgkitError, OSError) as error:
+        return {"why": str(error)}
+    of = f"{replayed.calls} calls of {'softdoca' if replayed.is_softdoca else 'DOCA'} "
+    return {
+        "of": of + replayed.doca,
+        "differences": [
+            f"call {each.call}, {each.function}: {each.recorded}; softdoca: {each.replayed}"
+            for each in replayed.differences
+        ],
+    }
 
 
 def _redacted(found: dict[str, Any], arm: str) -> dict[str, Any]:
@@ -233,6 +262,9 @@ def page(found: Mapping[str, Any], diagnosed: list[Diagnosis], nics: str) -> lis
         "",
         "6. Where does DOCA here differ from softdoca?",
         *_differences(found),
+        "",
+        "7. What does the DMA sample do here that softdoca does not?",
+        *_of_trace(found.get("trace") or {}),
     ]
     return [printable(str(line)) for line in lines]
 
@@ -321,6 +353,14 @@ def _differences(found: Mapping[str, Any]) -> Iterator[str]:
     for question, answers in (found.get("guesses") or {}).items():
         real, ours = (answers.get(kind, "not asked") for kind in ("doca", "softdoca"))
         yield f"  {question}: {real}{', as softdoca' if real == ours else f'; softdoca: {ours}'}"
+
+
+def _of_trace(trace: Mapping[str, Any]) -> Iterator[str]:
+    if "of" not in trace:
+        yield f"  unknown: {trace.get('why', 'no DOCA was there to record it')}"
+        return
+    yield f"  {trace['of']}, replayed: {plural(len(trace['differences']), 'difference')}"
+    yield from (f"  {each}" for each in trace["differences"])
 
 
 def full_page(found: Mapping[str, Any], diagnosed: list[Diagnosis], nics: str) -> str:

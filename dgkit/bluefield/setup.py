@@ -36,6 +36,7 @@ _CLOCK_S = 86_400  # a difference that confuses logs and certificates
 _UNPACKED = 5  # bytes that a byte of a wheel becomes, with its bytecode
 _SPARE = 32 << 20  # an environment and logs
 _HEARTBEAT_S = 5  # the Arm cores and the network over rshim are slow under load
+TRACE = "dma.jsonl"  # of the DMA sample's DOCA calls
 _PROVIDERS = ("doca", "verbs", "soft")  # from the best
 _PROBE = """\
 value() { printf '%s=%s\\n' "$1" "$2"; }
@@ -238,6 +239,10 @@ def up(arm: Arm, planned: Plan, say: Say) -> dict[str, Any]:
         arm.step = "questions"
         asked = json.loads(arm.run("venv/bin/python -m dgkit.doca.guesses"))
         say(f"questions: {len(asked)} that no source answers, asked of DOCA and of softdoca")
+    kind = "softdoca" if provider == "softdoca" else "doca"
+    (cache() / TRACE).unlink(missing_ok=True)
+    if doca.get(kind):
+        say(f"trace: {_record_sample(arm, kind, cache() / TRACE)}")
     address = _serve(arm, planned, provider, _digest(found), say)
     for line in why:
         say(f"          {line}")
@@ -339,6 +344,25 @@ def _record(arm: Arm, folder: Path, say: Say) -> tuple[Path, Path]:
     there.write_text(text, encoding="utf-8")
     doctor.record(host, word=word)
     return host, there
+
+
+def _record_sample(arm: Arm, kind: str, trace: Path) -> str:
+    """Record the DOCA calls of dgkit's DMA sample there; return what there is now.
+
+    A sample that fails has a trace, too: the one that is worth most.
+    """
+    arm.step = "trace"
+    text = arm.run(
+        f"""rm -f {TRACE}
+        said=$(dgkit softdoca record -o {TRACE} -- \
+            venv/bin/python -m dgkit.doca.local_copy {kind} 2>&1)
+        [ -s {TRACE} ] && cat {TRACE} || printf %s "$said" | tail -n 1
+        rm -f {TRACE}"""
+    )
+    if not text.startswith("{"):
+        return f"not recorded: {text.strip()}"
+    trace.write_text(text, encoding="utf-8")
+    return f"{text.count(chr(10)) - 1} lines of the DMA sample's calls"
 
 
 def diagnoses(snapshots: tuple[Path, Path]) -> list[Diagnosis]:
@@ -450,7 +474,7 @@ def down(arm: Arm, say: Say, *, everybody: bool = False) -> None:
 
 def forget(say: Say) -> None:
     """Remove what `up` has put on this side, but not the wheels."""
-    for path in (saved.path(), cache() / "host.snap", cache() / "dpu.snap"):
+    for path in (saved.path(), *(cache() / name for name in ("host.snap", "dpu.snap", TRACE))):
         path.unlink(missing_ok=True)
     keys.discard(saved.BLUEFIELD)
     say(f"here: {saved.path().name} and the key pair {saved.BLUEFIELD!r} are gone")

@@ -105,7 +105,7 @@ def bench(context: click.Context, /, **options: Any) -> int:
     if given.json_ != STDOUT:
         _show(results)
         if given.published:
-            from ..bluefield.published import page
+            from ..report.published import page
 
             click.echo("\n".join(["", *page()]))
     if given.json_:

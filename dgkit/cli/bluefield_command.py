@@ -29,6 +29,11 @@ _ssh = click.option(
     help='ssh with its own options, such as "ssh -i ~/.ssh/card -J jumphost". Default: that of the '
     "last `up`, else ssh.",
 )
+_PLACES = {
+    "host": "host memory",
+    "gpu": "GPU memory",
+    "bar": "host memory in the Arm side's PCI BAR",
+}
 _yes = click.option("--yes", is_flag=True, help="Do not ask.")
 
 
@@ -84,7 +89,7 @@ def up(
       dgkit bluefield up --wheels wheels      # neither side has internet
     """
     from ..bluefield import card, setup
-    from ..bluefield.transfers import first_transfers
+    from ..bluefield.transfers import bar_transfer, first_transfers
 
     host, before = card.this_host(), _stored()
     with _connect(host.destination(arm or before.get("arm")), ssh) as there:
@@ -96,10 +101,10 @@ def up(
         done = setup.up(there, planned, _say_when())
         _show_diagnoses(done["snapshots"])
         there.step = "transfer"
-        found = list(first_transfers())
+        found = [*first_transfers(), *bar_transfer(there)]
     for result in found:
         way = f" ({result.way})" if result.way else ""
-        say(f"{result.place} memory{way}: {'' if result.works else 'no: '}{result.text}")
+        say(f"{_PLACES[result.place]}{way}: {'' if result.works else 'no: '}{result.text}")
     click.echo('In a notebook (`dgkit lab --bluefield`):  dgkit.connect("bluefield")')
     say("Please send what `dgkit bluefield report` writes: nobody has published these figures.")
     return OK if found[0].works else FAILED

@@ -97,14 +97,23 @@ class BarMemory(HostMemory):
         return {"kind": _KIND, "fd": super().fd, "block": self._start, "fd_offset": at}
 
 
+def exists() -> bool:
+    """Return whether this machine is a testbed's host guest with a BAR."""
+    return _find() is not None
+
+
+def _find() -> re.Match[str] | None:
+    with open("/proc/cmdline", encoding="utf-8", errors="surrogateescape") as file:  # noqa: PTH123
+        return _WHERE.search(file.read())
+
+
 def _where() -> tuple[str, int, int]:
     """Return the file with the BAR, and its address and size there.
 
     Raises:
         DeviceUnavailable: This machine has no BAR.
     """
-    with open("/proc/cmdline", encoding="utf-8", errors="surrogateescape") as file:  # noqa: PTH123
-        found = _WHERE.search(file.read())
+    found = _find()
     if not found:
         raise DeviceUnavailable(
             errno.ENODEV,

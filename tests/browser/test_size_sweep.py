@@ -45,6 +45,15 @@ def test_a_sweep_is_drawn_compared_and_saved(board, panel, tmp_path):
     box = panel.locator(".dg-sizes canvas").first.bounding_box()
     assert box["width"] > 0.8 * panel.bounding_box()["width"]
     board.lab_page.shot("sweep-light", panel)
+    button(panel, "Published figures").click()
+    caption = panel.locator(".dg-caption")
+    expect(caption).to_contain_text("published by others, on hardware; no prediction")
+    for words in ("29 µs at 64 B", "BlueField-2", "experiment_results.md", "3.44 µs at 2 B"):
+        expect(caption).to_contain_text(words)
+    expect(caption).not_to_contain_text("5.04 µs")  # of the other operation
+    board.lab_page.shot("sweep-published", panel)
+    button(panel, "Published figures").click()
+    expect(caption).not_to_contain_text("published")
     button(panel, "Keep for comparison").click()
     expect(button(panel, "Remove comparison")).to_be_visible()
     swept(panel, "read")

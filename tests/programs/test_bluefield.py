@@ -55,6 +55,12 @@ with dgkit.connect("bluefield") as session:
     session.write(region, b"from the Arm side")
     print(bytes(region.array[:17]).decode(), session.dpu.provider)
 """
+QUICK = """\
+from dgkit.bluefield import archive
+archive._SIZES, archive._SECONDS, archive._LATENCY_S = (64, 4096), 0.02, 0.02
+from dgkit.cli import main
+main(["bluefield", "report", {file!r}])
+"""
 
 
 @pytest.fixture(scope="module")
@@ -389,17 +395,13 @@ def test_up_moves_bytes_and_down_leaves_nothing_on_either_side(host, arm, folder
     assert "host memory: 1 MiB there and back are equal" in said
     assert "software DPU" in said  # a figure of software never stands without its label
     assert "not doca: on both sides, " in said
-    assert "gpu memory: no: " in said
+    assert "GPU memory: no: " in said
     assert host.run("-c", CONNECT).stdout.split("\n")[0] == "from the Arm side soft"
     found = json.loads(host.bluefield("status", "--json").stdout)
     assert (found["answers"], found["provider"], found["arm"]) == (True, "soft", "arm")
 
     file = folder / "report.zip"
-    quick = (
-        "from dgkit.bluefield import archive; archive._SIZES, archive._SECONDS = (64, 4096), 0.02; "
-    )
-    quick += f"from dgkit.cli import main; main(['bluefield', 'report', {str(file)!r}])"
-    assert "shows it" in host.run("-c", quick).stdout
+    assert "shows it" in host.run("-c", QUICK.format(file=str(file))).stdout
     page = host.bluefield("show", file).stdout
     assert "gpu memory: no. " in page
     assert "host memory: not shown: a software DPU moved the bytes" in page
@@ -431,6 +433,22 @@ def test_up_moves_bytes_and_down_leaves_nothing_on_either_side(host, arm, folder
     assert "no BlueField is set up here" in host.down().stderr
     assert other.down().returncode == 0
     assert not list(arm.home.iterdir())
+
+
+def test_softdoca_stands_in_for_doca_and_its_trace_is_replayed(host, folder):
+    up = host.bluefield(*host.up_words(), "--provider", "softdoca")
+    assert "lines of the DMA sample's calls" in up.stderr
+    file = folder / "report.zip"
+    assert "shows it" in host.run("-c", QUICK.format(file=str(file))).stdout
+    with zipfile.ZipFile(file) as files:
+        first = json.loads(files.read("dma.jsonl").split(b"\n")[0])
+        names = [json.loads(line).get("f") for line in files.read("dma.jsonl").splitlines()]
+    assert first["softdoca"] is True
+    assert "doca_task_submit" in names
+    page = host.bluefield("show", file).stdout
+    assert "calls of softdoca 3.3.0, replayed: 0 differences" in page
+    host.down()
+    assert not [name for name in stored(host.folder / "cache") if name == "dma.jsonl"]
 
 
 def test_a_key_is_offered_after_a_password_and_goes_as_it_came(host, arm, monkeypatch, capsys):

@@ -70,7 +70,8 @@ ALLOWED = {
     "teach": _BASE | {"dma", "gpu_initiated", "memory"},
     "dpu": _BOTTOM - {"wire"},
     "agent": _BOTTOM | {"dpu"},
-    "bluefield": _BASE | {"dma", "doctor", "memory", "report", "runtime_folder", "session", "wire"},
+    "bluefield": _BASE
+    | {"dma", "doca_trace", "doctor", "memory", "report", "runtime_folder", "session", "wire"},
     "fleet": _BASE | {"doctor", "report", "session", "wire"},
     "session": _BOTTOM | {"dpu", "gpu_initiated"},
     "widgets": _BASE | {"doctor", "gpu_initiated", "memory", "report", "session"},

@@ -196,9 +196,10 @@ export class LatencyDraw {
     this.time(seconds, large);
     this.distribution();
   }
-  // Draws a sweep over the previous one.
-  sizes({ sweep, sweep_before: before }) {
+  // Draws a sweep over the previous one, with the points that others have published if `compared`.
+  sizes({ sweep, sweep_before: before }, compared = false) {
     const rows = sweep?.rows ?? [];
+    const others = compared && rows.length ? sweep.published : [];
     const earlier = before?.rows ?? [];
     const us = (from, name) => from.map((row) => (row[name] == null ? NaN : row[name] / 1000));
     const x = (from) => from.map((row) => row.size);
@@ -211,26 +212,44 @@ export class LatencyDraw {
       ratio: rows.map((row) => row.ratio ?? NaN),
     });
     this.#fill("sizes_before", { x: x(earlier), text: text(earlier), p50: us(earlier, "p50") });
-    this.#sizeAxis([...rows, ...earlier]);
+    const columns = ["us", "what", "source"].map((name) => [name, others.map((point) => point[name])]);
+    this.#fill("sizes_published", { x: x(others), ...Object.fromEntries(columns) });
+    this.#sizeAxis([...rows, ...earlier], others);
     const times = ["low", "high", "p99", "floor"].map((name) => us(rows, name));
-    this.#setLog("sizes", "y", logRange(chained(...times, us(earlier, "p50"))));
+    this.#setLog(
+      "sizes",
+      "y",
+      logRange(
+        chained(
+          ...times,
+          us(earlier, "p50"),
+          others.map((point) => point.us),
+        ),
+      ),
+    );
     const title = "Latency over sizes";
     const { label, words } = sweep ?? {};
     this.#setTitle("sizes", ...(sweep ? [`${title}: ${label}, ${words}`, `${title}: ${label}`, label] : [title]));
     const legend = this.#model("sizes_legend");
     for (const item of legend.items)
-      item.visible = item.name === "before:" ? Boolean(before) : rows.some((row) => item.name !== "floor" || row.floor);
+      item.visible =
+        item.name === "before:"
+          ? Boolean(before)
+          : item.name === "published"
+            ? others.length > 0
+            : rows.some((row) => item.name !== "floor" || row.floor);
     legend.change.emit();
   }
   // The ticks are sizes that were measured, twelve at most.
-  #sizeAxis(rows) {
+  #sizeAxis(rows, others) {
     if (!rows.length) return;
     const names = new Map(rows.map((row) => [row.size, row.text]));
     const sizes = [...names.keys()].sort((a, b) => a - b);
     const ticks = sizes.filter((_, at) => at % Math.ceil(sizes.length / 12) === 0);
     this.#model("sizes_x").ticks = ticks;
     this.#model("sizes_axis").major_label_overrides = new Map(ticks.map((tick) => [tick, names.get(tick)]));
-    this.#setRange(this.#model("sizes").x_range, [sizes[0] / 1.3, sizes.at(-1) * 1.3]);
+    const ends = [...sizes, ...others.map((point) => point.size)];
+    this.#setRange(this.#model("sizes").x_range, [Math.min(...ends) / 1.3, Math.max(...ends) * 1.3]);
   }
   // Each figure that `wanted(root, at)` accepts, as a canvas.
   canvases(wanted) {

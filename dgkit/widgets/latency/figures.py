@@ -213,14 +213,21 @@ def _sizes(colours: _Colours) -> figure:
     p99 = fig.line("x", "p99", source=rows, color=colours.p99, line_width=1.4, line_dash=[6, 3])
     p50 = fig.line("x", "p50", source=rows, color=colours.p50, line_width=2.2)
     dots = fig.scatter("x", "p50", source=rows, marker="circle", size=6, color=colours.p50)
+    others = fig.scatter(
+        "x", "us", source=_source("sizes_published", "x us what source"), marker="diamond",
+        size=11, fill_alpha=0, line_color=colours.max, line_width=1.6,
+    )  # fmt: skip
     _legend(fig, [("p50, median of rounds", [p50, dots]), ("band: p50 of the rounds", [band]),
-                  ("p99", [p99]), ("floor", [floor]), ("before: p50", [before, old])])  # fmt: skip
+                  ("p99", [p99]), ("floor", [floor]), ("before: p50", [before, old]),
+                  ("published by others", [others])])  # fmt: skip
     tips = [
         ("size", "@text, @path"), ("p50", "@p50{0,0.000} µs"),
         ("rounds", "@low{0,0.000} to @high{0,0.000} µs"), ("p99", "@p99{0,0.000} µs"),
         ("floor", "@floor{0,0.000} µs"), ("p50 / floor", "@ratio{0.00}"),
     ]  # fmt: skip
     fig.add_tools(HoverTool(renderers=[dots], mode="vline", tooltips=tips))
+    tips = [("published", "@what"), ("time", "@us{0,0.00} µs"), ("source", "@source")]
+    fig.add_tools(HoverTool(renderers=[others], tooltips=tips))
     return fig
 
 

@@ -29,6 +29,7 @@ class LatencyView {
   #figures = null;
   #paused = false;
   #large = false;
+  #compared = false; // with published figures
   #seconds = 30;
   #framesWaiting = null;
   #due = { time: false, distribution: false };
@@ -49,6 +50,10 @@ class LatencyView {
     this.sweep = sweepActions(
       (...args) => this.#callFields(...args),
       pythonButton(view, say, undefined, { title: "The lines that measure this sweep" }),
+      (compared) => {
+        this.#compared = compared;
+        this.#redraw();
+      },
     );
     this.sweepTable = sweepTable();
     this.actions = liveActions(
@@ -234,7 +239,7 @@ class LatencyView {
   #redraw() {
     this.#updateText();
     if (!this.#draw) return;
-    if (this.#sweeps) this.#draw.sizes(this.state);
+    if (this.#sweeps) this.#draw.sizes(this.state, this.#compared);
     else this.#draw.all(this.#seconds, this.#large);
   }
   #redrawSweep() {
@@ -244,7 +249,7 @@ class LatencyView {
     this.#redraw();
   }
   get #lines() {
-    return this.#sweeps ? sweepCaption(this.state) : liveCaption(this.#data);
+    return this.#sweeps ? sweepCaption(this.state, this.#compared) : liveCaption(this.#data);
   }
   #updateText() {
     this.sweepTable.update(this.state);

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ...errors import BoundsError
 from ...report import GPU_INITIATED
+from ...report.published import latencies
 from ...types import provider_label
 from ...units import plural, size_text
 from ..base import page_input
@@ -272,6 +273,7 @@ class SizeSweep:
         return {
             **self.origin(), "status": self.status, "done": self.done, "total": self.total,
             "rows": self.rows(), "floor": " or ".join(sorted(kinds)),
+            "published": latencies(self._measured.op),
             "error": explain(self.error, self._session) if self.error else None,
         }  # fmt: skip
 

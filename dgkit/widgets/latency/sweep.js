@@ -19,7 +19,8 @@ export function modeSwitch(call) {
 }
 
 // The row of actions of a sweep, with its settings and its progress.
-export function sweepActions(call, python) {
+// `compare` is called when published figures are to be shown, or no longer.
+export function sweepActions(call, python, compare) {
   const inputs = {
     sizes: h("input", { size: 34, spellcheck: "false" }),
     rounds: h("input", { type: "number", min: 1, max: 100, step: 1 }),
@@ -33,6 +34,15 @@ export function sweepActions(call, python) {
   );
   const keep = button("Keep for comparison", () => call("keep_sweep"));
   const drop = button("Remove comparison", () => call("drop_sweep"));
+  const published = button(
+    "Published figures",
+    () => {
+      const pressed = published.getAttribute("aria-pressed") !== "true";
+      published.setAttribute("aria-pressed", String(pressed));
+      compare(pressed);
+    },
+    { "aria-pressed": "false", title: "Show what others have measured on hardware, with its sources" },
+  );
   const bar = h("progress", { "aria-label": "Progress of the sweep" });
   const row = h(
     "div",
@@ -40,6 +50,7 @@ export function sweepActions(call, python) {
     go,
     keep,
     drop,
+    published,
     python,
     field("Bytes (8, 64, 4K)", inputs.sizes),
     field("Rounds", inputs.rounds),
@@ -73,13 +84,22 @@ export function sweepStatus({ sweep, running }) {
 }
 
 // The caption above the figure, on the page and in the picture.
-export function sweepCaption({ sweep, sweep_before: before }) {
+export function sweepCaption({ sweep, sweep_before: before }, compared = false) {
   if (!sweep?.rows.length) return ["Latency over sizes, with the floor of each. Press Start sweep."];
   const lines = [
     `${sweep.label} (provider ${sweep.provider}), ${sweep.words}; ${sweep.where}; ${sweep.machine}`,
     `floor: ${sweep.floor}; the band is the least to the greatest p50 of the rounds`,
   ];
   if (before) lines.push(`before: ${before.label} (provider ${before.provider}), ${before.words}; ${before.where}`);
+  if (compared) {
+    lines.push("published by others, on hardware; no prediction for this machine:");
+    const series = new Map();
+    for (const { what, source, us, size } of sweep.published) {
+      const text = `${what}: ${source}`;
+      series.set(text, [...(series.get(text) ?? []), `${us} µs at ${size} B`]);
+    }
+    for (const [text, points] of series) lines.push(`${text}; ${points.join(", ")}`);
+  }
   return lines;
 }
 

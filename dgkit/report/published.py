@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ..units import size_text
 
@@ -46,6 +47,16 @@ def published() -> list[Published]:
     return [
         Published(**row | {"points": {int(size): value for size, value in row["points"].items()}})
         for row in rows
+    ]
+
+
+def latencies(op: str) -> list[dict[str, Any]]:
+    """Return each point of the latencies of an operation, and of those that are of neither."""
+    return [
+        {"size": size, "us": us, "what": row.what, "source": f"{row.setup}; {row.source}"}
+        for row in published()
+        if row.quantity == "latency" and row.op in ("", op)
+        for size, us in row.points.items()
     ]
 
 
