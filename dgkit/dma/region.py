@@ -109,8 +109,9 @@ class _Base(native.RegionHandle, Closable):
             timeout: Seconds to wait for transfers in flight.
 
         Raises:
-            RegionBusy: Transfers are still in flight after `timeout` seconds. New transfers stay
-                refused, the memory stays valid, and close() may be called again.
+            RegionBusy: Transfers are still in flight after `timeout` seconds, or a process that
+                imported the region has not acknowledged the end, such as one that is paused. New
+                transfers stay refused, the memory stays valid, and close() may be called again.
         """
         if self._closed or self._r is None:
             return
