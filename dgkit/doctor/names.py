@@ -15,7 +15,7 @@ _CHECKS = re.compile(r"-|[a-z\d][a-z\d -]*")
 _MOST_PARTS = 7  # of a name, such as `no kernel image is available for execution`
 # `cudaErrorECCUncorrectable` is cuda, Error, ECC, Uncorrectable; `mlx5dv_devx` is mlx5dv, devx.
 _SYLLABLE = re.compile(r"[a-z0-9]+|[A-Z]+(?![a-z])\d*|[A-Z][a-z0-9]*")
-_GLUE = frozenset({"", "_", "-"})
+_GLUE = frozenset({"_", "-"})
 
 
 class Name(msgspec.Struct, frozen=True):
@@ -109,22 +109,26 @@ class Names:
         parts = [(found.start(), found.end()) for found in _SYLLABLE.finditer(line)]
         for at, (first, end) in enumerate(parts):
             joined, before = "", first
-            breaks: set[int] = set()
+            breaks: set[int] = set()  # more than what joins the parts of an identifier
+            joints: set[int] = set()
             for start, end in parts[at : at + _MOST_PARTS]:
-                if line[before:start] not in _GLUE:
-                    breaks.add(len(joined))
+                if start > before:
+                    (joints if line[before:start] in _GLUE else breaks).add(len(joined))
                 joined += line[start:end].lower()
                 before = end
                 if len(joined) > 2 or _stands_out(line, first, end):
-                    for name in self._called(joined, end - start, breaks):
+                    for name in self._called(joined, end - start, breaks, joints):
                         yield first, end, name
 
-    def _called(self, joined: str, last: int, breaks: set[int]) -> Iterator[Name]:
+    def _called(self, joined: str, last: int, breaks: set[int], joints: set[int]) -> Iterator[Name]:
         """Yield what has a name, or one that begins a name and ends in its last part."""
         sizes = (size for size in self._heads if len(joined) - last < size <= len(joined))
-        for key in (joined, *(f"{joined[:size]}*" for size in sizes)):
-            for name, spaces in self._words.get(key, ()):
-                if breaks <= spaces:
+        for name, spaces in self._words.get(joined, ()):
+            if breaks <= spaces:
+                yield name
+        for size in sizes:
+            for name, spaces in self._words.get(f"{joined[:size]}*", ()):
+                if breaks | joints <= spaces:
                     yield name
 
 
@@ -135,7 +139,7 @@ def _spaces(word: str) -> frozenset[int]:
 
 
 def _number(prefix: str, found: re.Match[str]) -> str:
-    return f" {prefix} {found[1].lower().lstrip('0')} "
+    return f"{found[0]} {prefix} {found[1].lower().lstrip('0')} "
 
 
 def _stands_out(line: str, first: int, end: int) -> bool:

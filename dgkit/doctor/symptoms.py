@@ -228,8 +228,8 @@ def _errors(line: str) -> list[str]:
 
 def _is_errno(found: re.Match[str]) -> bool:
     before = found.string[: found.start()]
-    if found[found.lastgroup or 0] == "1" and "errno" not in found[0].lower():
-        return False  # most often just "failed"
+    if found[found.lastgroup or 0] in {"1", "3"} and "errno" not in found[0].lower():
+        return False  # most often just "failed", or of getaddrinfo()
     if found["behind"]:
         return before.lower().endswith(os.strerror(int(found["behind"])).lower())
     return not (found["said"] and _OWN_NUMBERS.search(before))
