@@ -48,7 +48,7 @@ struct test {
 	const char *name;
 	void (*run)(void);
 };
-enum { MAX_TESTS = 128 };
+enum { MAX_TESTS = 256 };
 __attribute__((unused)) static struct test tests[MAX_TESTS];
 __attribute__((unused)) static size_t n_tests;
 

@@ -47,27 +47,6 @@ TEST(memory_of_each_type_is_shared_and_has_one_address)
 	OK(doca_gpu_destroy(gpu));
 }
 
-TEST(bad_sizes_and_types_are_refused)
-{
-	struct doca_gpu *gpu;
-	void *at;
-	int fd;
-
-	no_gpu();
-	OK(doca_gpu_create("41:00.0", &gpu));
-	REFUSED(doca_gpu_mem_alloc(gpu, 0, 0, DOCA_GPU_MEM_TYPE_GPU, &at, NULL), INVALID_VALUE);
-	REFUSED(doca_gpu_mem_alloc(gpu, 8, 3, DOCA_GPU_MEM_TYPE_GPU, &at, NULL), INVALID_VALUE);
-	REFUSED(doca_gpu_mem_alloc(gpu, 8, 8, (enum doca_gpu_mem_type)3, &at, NULL), INVALID_VALUE);
-	REFUSED(doca_gpu_mem_alloc(gpu, 8, 8, DOCA_GPU_MEM_TYPE_GPU, NULL, NULL), INVALID_VALUE);
-	REFUSED(doca_gpu_mem_alloc(gpu, (size_t)1 << 50, 0, DOCA_GPU_MEM_TYPE_GPU, &at, NULL),
-		NO_MEMORY);
-	REFUSED(doca_gpu_dmabuf_fd(gpu, &fd, 4, &fd), INVALID_VALUE);
-	at = gpu_alloc(gpu, 4096, DOCA_GPU_MEM_TYPE_GPU);
-	REFUSED(doca_gpu_dmabuf_fd(gpu, at, 4097, &fd), INVALID_VALUE);
-	REFUSED(doca_gpu_mem_free(gpu, (char *)at + 8), INVALID_VALUE);
-	OK(doca_gpu_destroy(gpu));
-}
-
 TEST(umems_and_uars_are_checked)
 {
 	struct end e = {0};

@@ -39,84 +39,13 @@ TEST(a_stopped_context_starts_again_and_works)
 	CHECK_EQ(r.done, 10);
 }
 
-TEST(starting_twice_is_a_bad_state)
-{
-	FIXTURE(rig, r, rig_open, SIZE, 4);
-	CHECK_DOCA(doca_ctx_start(r.ctx), DOCA_ERROR_BAD_STATE);
-	CHECK_EQ(state_of(&r), DOCA_CTX_STATE_RUNNING);
-}
-
-TEST(a_context_without_an_engine_does_not_start)
-{
-	struct doca_dev *dev = a_dev();
-	struct doca_dma *dma;
-	enum doca_ctx_states state;
-
-	OK(doca_dma_create(dev, &dma));
-	OK(doca_dma_task_memcpy_set_conf(dma, on_done, on_error, 1));
-	CHECK_DOCA(doca_ctx_start(doca_dma_as_ctx(dma)), DOCA_ERROR_NOT_CONNECTED);
-	OK(doca_ctx_get_state(doca_dma_as_ctx(dma), &state));
-	CHECK_EQ(state, DOCA_CTX_STATE_IDLE);
-	OK(doca_ctx_stop(doca_dma_as_ctx(dma)));
-	OK(doca_dma_destroy(dma));
-	OK(doca_dev_close(dev));
-}
-
-TEST(a_context_without_configured_tasks_does_not_start)
-{
-	struct doca_dev *dev = a_dev();
-	struct doca_dma *dma;
-	struct doca_pe *pe;
-
-	OK(doca_dma_create(dev, &dma));
-	OK(doca_pe_create(&pe));
-	OK(doca_pe_connect_ctx(pe, doca_dma_as_ctx(dma)));
-	CHECK_DOCA(doca_ctx_start(doca_dma_as_ctx(dma)), DOCA_ERROR_BAD_STATE);
-	OK(doca_dma_destroy(dma));
-	OK(doca_pe_destroy(pe));
-	OK(doca_dev_close(dev));
-}
-
-TEST(nothing_is_configured_after_the_start)
-{
-	struct doca_pe *other;
-
-	FIXTURE(rig, r, rig_open, SIZE, 4);
-	OK(doca_pe_create(&other));
-	CHECK_DOCA(doca_dma_task_memcpy_set_conf(r.dma, on_done, on_error, 8), DOCA_ERROR_BAD_STATE);
-	CHECK_DOCA(doca_ctx_set_state_changed_cb(r.ctx, on_state), DOCA_ERROR_BAD_STATE);
-	CHECK_DOCA(doca_dma_set_ordered_completions(r.dma, 1), DOCA_ERROR_BAD_STATE);
-	CHECK_DOCA(doca_pe_connect_ctx(other, r.ctx), DOCA_ERROR_BAD_STATE);
-	CHECK_DOCA(doca_pe_connect_ctx(r.pe, r.ctx), DOCA_ERROR_BAD_STATE);
-	OK(doca_pe_destroy(other));
-}
-
-TEST(a_context_has_one_engine)
-{
-	struct doca_pe *other;
-
-	FIXTURE(rig, r, rig_make, SIZE, 4);
-	OK(doca_pe_create(&other));
-	CHECK_DOCA(doca_pe_connect_ctx(other, r.ctx), DOCA_ERROR_NOT_PERMITTED);
-	CHECK_DOCA(doca_pe_connect_ctx(r.pe, r.ctx), DOCA_ERROR_NOT_PERMITTED);
-	OK(doca_pe_destroy(other));
-}
-
 TEST(configuration_has_limits)
 {
 	uint32_t most;
 
 	FIXTURE(rig, r, rig_make, SIZE, 4);
 	OK(doca_dma_cap_get_max_num_tasks(r.dma, &most));
-	CHECK_DOCA(doca_dma_task_memcpy_set_conf(r.dma, on_done, on_error, 0),
-		   DOCA_ERROR_INVALID_VALUE);
-	CHECK_DOCA(doca_dma_task_memcpy_set_conf(r.dma, on_done, on_error, most + 1),
-		   DOCA_ERROR_INVALID_VALUE);
-	CHECK_DOCA(doca_dma_task_memcpy_set_conf(r.dma, NULL, on_error, 1),
-		   DOCA_ERROR_INVALID_VALUE);
-	CHECK_DOCA(doca_dma_task_memcpy_set_conf(r.dma, on_done, NULL, 1),
-		   DOCA_ERROR_INVALID_VALUE);
-	CHECK_DOCA(doca_dma_set_ordered_completions(r.dma, 2), DOCA_ERROR_INVALID_VALUE);
+	CHECK_DOCA(doca_dma_task_memcpy_set_conf(r.dma, on_done, on_error, most + 1), DOCA_ERROR_INVALID_VALUE);
 	OK(doca_dma_set_ordered_completions(r.dma, 0));
 	OK(doca_dma_set_ordered_completions(r.dma, 1));
 	OK(doca_dma_task_memcpy_set_conf(r.dma, on_done, on_error, most));
@@ -224,24 +153,6 @@ TEST(a_stopped_context_takes_no_task)
 	CHECK_EQ(in_flight(&r), 0);
 	doca_task_free(task);
 	run_until_idle(&r);
-	drop(src, dst);
-}
-
-TEST(what_is_in_use_is_not_destroyed)
-{
-	FIXTURE(rig, r, rig_open, SIZE, 4);
-	struct doca_buf *src = source(&r, 0, 64), *dst = target(&r, 0, 64);
-	CHECK_DOCA(doca_dma_destroy(r.dma), DOCA_ERROR_IN_USE);
-	CHECK_DOCA(doca_pe_destroy(r.pe), DOCA_ERROR_IN_USE);
-	CHECK_DOCA(doca_dev_close(r.dev), DOCA_ERROR_IN_USE);
-	OK(doca_task_submit(a_task(&r, src, dst, 0)));
-	CHECK_DOCA(doca_dma_destroy(r.dma), DOCA_ERROR_IN_USE);
-	CHECK_DOCA(doca_buf_dec_refcount(src, NULL), DOCA_ERROR_IN_USE);
-	CHECK_DOCA(doca_buf_dec_refcount(dst, NULL), DOCA_ERROR_IN_USE);
-	CHECK_DOCA(doca_mmap_destroy(r.from_map), DOCA_ERROR_NOT_PERMITTED);
-	run_until(&r, 1);
-	OK(doca_ctx_stop(r.ctx));
-	CHECK_DOCA(doca_pe_destroy(r.pe), DOCA_ERROR_IN_USE); /* still connected */
 	drop(src, dst);
 }
 
