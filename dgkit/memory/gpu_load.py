@@ -1,4 +1,4 @@
-"""Load, memory and PCIe traffic of the GPUs of this machine, by NVML."""
+"""Load, memory, PCIe and NVLink traffic of the GPUs of this machine, by NVML."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 # 6.0, 4.2).
 _LANE = {1: 0.25e9, 2: 0.5e9, 3: 0.985e9, 4: 1.969e9, 5: 3.938e9, 6: 7.375e9}
 
+_ALL_LINKS = 0xFFFF_FFFF  # as nvmlFieldValue_t.scopeId: the sum over the GPU's NVLinks
+
 
 @dataclass(frozen=True, slots=True)
 class GpuLoad:
@@ -30,6 +32,8 @@ class GpuLoad:
         received: Bytes per second that it received over PCIe, in 20 ms.
         sent: Bytes per second that it sent.
         link: Bytes per second that its PCIe link can carry in each direction.
+        nvlink: Bytes received and sent over its NVLinks since they were counted first; None without
+            NVLink, for which `why` has no reason.
         why: Why a value is None; else "".
     """
 
@@ -41,6 +45,7 @@ class GpuLoad:
     received: float | None
     sent: float | None
     link: float | None
+    nvlink: tuple[int, int] | None
     why: str
 
 
@@ -84,5 +89,21 @@ def _load(nvml: Any, index: int) -> GpuLoad:
         received=None if received is None else 1e3 * received,
         sent=None if sent is None else 1e3 * sent,
         link=lanes * _LANE[generation] if lanes and generation in _LANE else None,
+        nvlink=_nvlink_bytes(nvml, gpu),
         why=errors[0] if errors else "",
     )
+
+
+def _nvlink_bytes(nvml: Any, gpu: int) -> tuple[int, int] | None:
+    """Return the bytes of payload that a GPU received and sent over all its NVLinks."""
+    try:
+        kinds, fields = nvml.FieldId, nvml.FieldValue(2)
+        received, sent = kinds.DEV_NVLINK_THROUGHPUT_DATA_RX, kinds.DEV_NVLINK_THROUGHPUT_DATA_TX
+        fields.field_id, fields.scope_id = [int(received), int(sent)], [_ALL_LINKS] * 2
+        nvml.device_get_field_values(gpu, fields)
+        if any(fields.nvml_return):
+            return None
+        first, second = (1024 * int(fields[at].value.ull_val[0]) for at in range(2))  # in KiB
+    except Exception:  # as above
+        return None
+    return first, second

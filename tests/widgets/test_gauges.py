@@ -1,7 +1,9 @@
 """The load of the machine: CPUs of /proc/stat, GPUs of NVML, and what is said where none is."""
 
+from itertools import count
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from dgkit.memory import gpu_load
@@ -73,6 +75,33 @@ def test_a_gpu_has_its_load_its_memory_and_its_pcie_traffic(nvml):
         "GPU 0 PCIe": ("in 31.50 GB/s, out 1.50 GB/s", 0.5),
     }
     assert "of 63.01 GB/s in each direction" in read[-1]["title"]
+
+
+def test_nvlink_is_the_rate_between_two_readings_and_all_gpus_are_one_series(nvml, monkeypatch):
+    """A stand-in with the interface of cuda.bindings.nvml, which needs a GPU."""
+
+    class Field(SimpleNamespace):
+        def __init__(self, size):
+            super().__init__(nvml_return=[0] * size, kib=[0] * size)
+
+        def __getitem__(self, at):
+            return SimpleNamespace(value=SimpleNamespace(ull_val=[self.kib[at]]))
+
+    def fill(_gpu, fields):
+        assert fields.scope_id == [0xFFFFFFFF] * 2
+        fields.kib = [{138: 1 << 20, 139: 1 << 21}[one] * reading for one in fields.field_id]
+
+    ids = SimpleNamespace(DEV_NVLINK_THROUGHPUT_DATA_TX=138, DEV_NVLINK_THROUGHPUT_DATA_RX=139)
+    nvml(Nvml(FieldId=ids, FieldValue=Field, device_get_field_values=fill))
+    clock = count(100, 2)
+    monkeypatch.setattr(gauges.time, "monotonic", lambda: next(clock))
+    read, reading = Gauges(), 1
+    read.read()
+    assert np.isnan(read.series[4:]).all()
+    reading = 2
+    assert shown(read.read())["GPU 0 NVLink"] == ("in 1.07 GB/s, out 0.54 GB/s", None)
+    assert read.series[1:4] == (45, 31.504, 1.5)
+    assert np.allclose(read.series[4:], [(1 << 30) / 1e9, (1 << 29) / 1e9])
 
 
 def test_what_a_gpu_does_not_tell_is_unknown_and_says_why(nvml):

@@ -55,6 +55,34 @@ def test_a_search_by_chunks_finds_what_bytes_find_finds(data, pattern, start, ch
     assert searched([data], start, parse_wanted(pattern.hex(), "hex"), chunk=chunk) == expected
 
 
+@given(few, st.integers(0, 60), st.integers(1, 20), st.booleans())
+def test_a_search_by_expression_finds_what_re_finds(data, start, chunk, backward):
+    matcher = parse_wanted(r"\x01+[\x00-\x01]?\x02", "regex")
+    every = re.compile(rb"\x01+[\x00-\x01]?\x02")
+    found = [at for at in range(len(data)) if every.match(data, at)]
+    start = min(start, len(data))
+    ahead = [at for at in found if (at < start if backward else at >= start)] or found
+    match = searched([data], start, matcher, backward, chunk=chunk)
+    assert match.at == ((ahead[-1] if backward else ahead[0]) if found else -1)
+    if found:
+        assert matcher.length == len(every.match(data, match.at)[0])
+
+
+def test_an_expression_matches_at_most_256_bytes():
+    matcher = parse_wanted("a.*b", "regex")
+    data = b"a" + bytes(300) + b"a" + bytes(254) + b"b" + bytes(400)
+    assert searched([data], 0, matcher, chunk=1 << 10).at == 301
+    assert matcher.length == 256
+
+
+@pytest.mark.parametrize(
+    "text", ["(", "a*", "(a*)+b", "(a|aa)+b", "a*b*c*d*", r"[)]*(a)\)+{2}e+f+g+"]
+)
+def test_expressions_that_match_nothing_or_may_never_end_are_refused(text):
+    with pytest.raises(ValueError, match=re.escape(repr(text))):
+        parse_wanted(text, "regex")
+
+
 @given(few, few.filter(lambda data: len(data) < 9), st.integers(0, 60), st.integers(1, 20))
 def test_a_search_backward_finds_what_bytes_rfind_finds(data, pattern, start, chunk):
     start = min(start, len(data))
@@ -178,7 +206,7 @@ def test_a_pattern_is_hex_or_text(text, kind, pattern):
         ("??" * 65, "hex", "65 bytes; it must have 1 to 64"),
         ("0", "hex", "two hex digits"),
         ("xy", "hex", "two hex digits"),
-        ("a", "regex", "'text', 'hex' or 'value'"),
+        ("a", "glob", "'text', 'regex', 'hex' or 'value'"),
         ("x", "value", "'x' is no u8"),
         ("1.5", "value", "'1.5' is no u8"),
         ("9..1", "value", "empty range"),

@@ -52,7 +52,7 @@ def test_a_frame_is_small(plot, seen):
     plot.start()
     seen.wait_for("frame", lambda frame: frame["n"] >= 12)
     plot.stop()
-    plain = [out for fields, out in seen.messages if fields["kind"] == "frame" and len(out) == 2]
+    plain = [out for fields, out in seen.messages if fields["kind"] == "frame" and len(out) == 3]
     assert np.median([sum(map(len, out)) for out in plain]) <= 200
 
 
@@ -80,7 +80,7 @@ def test_a_new_view_has_the_full_state_and_the_next_frame_continues_it(plot, see
     plot.start()
     seen.wait_for("frame", lambda frame: frame["n"] >= 3)
     whole = seen.ask("hello")
-    fine, coarse, histogram, curve, *before = whole["buffers"]
+    fine, coarse, load, histogram, curve, *before = whole["buffers"]
     number = whole["n"]
     seen.wait_for("frame", lambda frame: frame["n"] == number + 1)
     assert whole["running"]
@@ -89,7 +89,20 @@ def test_a_new_view_has_the_full_state_and_the_next_frame_continues_it(plot, see
     assert rows(coarse).shape[1] == 5
     assert rows(histogram, 3)[:, 2].sum() == rows(fine)[:, 4].sum() == whole["run"]["samples"]
     assert rows(curve, 2)[0, 0] == 1
-    assert before == [b"", b""]
+    assert [load, *before] == [b"", b"", b""]
+
+
+def test_a_reading_of_the_load_is_at_the_time_of_the_last_samples(plot, seen):
+    reading = [50.0, np.nan, 1.0, 2.0, np.nan, np.nan]
+    plot.add_load(reading)  # it does not measure
+    plot.start()
+    measured(plot)
+    plot.add_load(reading)
+    plot.stop()
+    fine, _, load, *_ = seen.ask("hello")["buffers"]
+    (row,) = rows(load, 7)
+    assert 0 <= row[0] <= rows(fine)[-1, 0]
+    assert np.array_equal(row[1:], reading, equal_nan=True)
 
 
 def test_two_views_get_the_same_frames(plot, seen):
@@ -110,7 +123,7 @@ def test_what_was_kept_is_before_and_the_next_run_is_after(plot, seen):
     assert state["before"]["words"].startswith("write 64 B")
     assert state["run"]["words"].startswith("read 4 KiB")
     assert state["run"]["lost"] == 0
-    assert all(len(buffer) for buffer in state["buffers"][2:])
+    assert all(len(buffer) for buffer in state["buffers"][3:])
     seen.ask("drop")
     assert seen.of("full_state")[-1]["before"] is None
 

@@ -381,6 +381,7 @@ class Dashboard(SessionPanel):
         if time.monotonic() >= self._gauges_due:
             self._gauges_due = time.monotonic() + _GAUGES_INTERVAL_S
             before, self._load = self._load, (yield from in_background(self._gauges.read))
+            self.panels.plot.add_load(self._gauges.series)
             if self._load != before:
                 self.broadcast("gauges", gauges=self._load)
 

@@ -1,8 +1,10 @@
-"""Load of this machine: its CPUs, and its NVIDIA GPUs with their PCIe links, by NVML."""
+"""Load of this machine: its CPUs, and its NVIDIA GPUs with their links, by NVML."""
 
 from __future__ import annotations
 
 import os
+import time
+from math import nan
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,7 +12,7 @@ from ...memory.gpu_load import GpuLoad, gpu_loads
 from ...units import size_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from ..base.page_input import Json
 
@@ -19,9 +21,15 @@ _LEAST_TICKS = 10  # per CPU, usually of 10 ms each: fewer give no percentage
 
 
 class Gauges:
-    """Reads the load of this machine; each reading covers the time since the previous one."""
+    """Reads the load of this machine; each reading covers the time since the previous one.
+
+    Attributes:
+        series: The last reading as numbers, for a plot: see `history.LOAD`.
+    """
 
     def __init__(self) -> None:
+        self.series: tuple[float, ...] = ()
+        self._nvlink: dict[int, tuple[float, int, int]] = {}  # GPU -> time, bytes in and out
         self._cpu_times = _cpu_times()
         self._cpu = _gauge("CPU", "measuring", None, "")
         self._why_no_gpu = ""
@@ -36,10 +44,30 @@ class Gauges:
         loads: list[GpuLoad] = []
         if not self._why_no_gpu:  # a missing GPU does not appear later
             loads, self._why_no_gpu = gpu_loads()
-        gauges = [self._read_cpu(), *(gauge for load in loads for gauge in _of_gpu(load))]
+        links = {load.index: self._nvlink_rates(load) for load in loads}
+        cpu = self._read_cpu()
+        gauges = [cpu, *(gauge for load in loads for gauge in _of_gpu(load, links[load.index]))]
+        busy = [load.busy for load in loads if load.busy is not None]
+        share = nan if cpu["fraction"] is None else 100 * cpu["fraction"]
+        pcie = [(load.received, load.sent) for load in loads]
+        self.series = (
+            share, sum(busy) / len(busy) if busy else nan, *_total(pcie), *_total(links.values()),
+        )  # fmt: skip
         if not loads:
             gauges.append(_gauge("GPU", "none that NVML can read", None, self._why_no_gpu))
         return gauges
+
+    def _nvlink_rates(self, load: GpuLoad) -> tuple[float | None, float | None]:
+        """Return the bytes per second in and out since the reading before."""
+        if load.nvlink is None:
+            return None, None
+        now, (received, sent) = time.monotonic(), load.nvlink
+        before = self._nvlink.get(load.index)
+        self._nvlink[load.index] = now, received, sent
+        if before is None or now <= before[0]:
+            return None, None
+        seconds = now - before[0]
+        return max(0, received - before[1]) / seconds, max(0, sent - before[2]) / seconds
 
     def _read_cpu(self) -> Json:
         now = _cpu_times()
@@ -70,7 +98,15 @@ def _cpu_times() -> tuple[int, int]:
     return sum(ticks) - sum(ticks[3:5]), sum(ticks)
 
 
-def _of_gpu(load: GpuLoad) -> Iterator[Json]:
+def _total(rates: Iterable[tuple[float | None, float | None]]) -> tuple[float, float]:
+    """Return the sums in and out over all GPUs, in GB/s; NaN where no GPU says any."""
+    known = [(one, other) for one, other in rates if one is not None and other is not None]
+    if not known:
+        return nan, nan
+    return sum(one for one, _ in known) / 1e9, sum(other for _, other in known) / 1e9
+
+
+def _of_gpu(load: GpuLoad, nvlink: tuple[float | None, float | None]) -> Iterator[Json]:
     name = f"GPU {load.index}"
     if load.busy is None:
         yield _gauge(name, "unknown", None, f"{load.name}: {load.why}")
@@ -79,6 +115,9 @@ def _of_gpu(load: GpuLoad) -> Iterator[Json]:
     if load.used is not None and load.total:
         text = f"{size_text(load.used)} of {size_text(load.total)}"
         yield _gauge(f"{name} memory", text, load.used / load.total, f"{load.name}: allocated")
+    if nvlink[0] is not None and nvlink[1] is not None:
+        text = f"in {_rate(nvlink[0])}, out {_rate(nvlink[1])}"
+        yield _gauge(f"{name} NVLink", text, None, f"{load.name}: payload on all its NVLinks")
     if load.received is None or load.sent is None:
         yield _gauge(f"{name} PCIe", "unknown", None, f"{load.name}: {load.why}")
         return

@@ -430,7 +430,8 @@ class HexView(SessionPanel, ValueWidget):  # type: ignore[misc]
 
         Args:
             pattern: Bytes, or a str of a kind.
-            kind: What a str is: "text", to be encoded as UTF-8; "hex", bytes as digits of which `?`
+            kind: What a str is: "text", to be encoded as UTF-8; "regex", a regular expression that
+                matches up to 256 bytes, as r"\\x00[a-z]+"; "hex", bytes as digits of which `?`
                 is any: "00 ff ?? 1?"; "value", an aligned value of the type and byte order shown,
                 or a range of them: "7", "0x40", "1.5..2".
             start: The offset at which to start; without it, the selection.

@@ -1,4 +1,4 @@
-"""Matchers of a search: a pattern, a value, or a difference of two sources, in a chunk of bytes."""
+"""Matchers of a search: a pattern, an expression, a value, or a difference of two sources."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from .selection import DTYPES, decode
 
 MAX_PATTERN = 4096  # bytes
 MAX_ANY = 64  # bytes of a pattern with a ?: each may be compared at each offset
+MAX_MATCH = 256  # bytes that a regular expression matches
 _AS_FLOAT = 'values = (values.astype("u4") << 16).view("f4")  # bfloat16 as float32'
+MAX_REPEATS = 3  # in a regular expression: it takes up to MAX_MATCH times as long with each
+_PLAIN = re.compile(r"\\.|\[\^?.[^]]*\]", re.DOTALL)  # escapes and sets of one
 _WINDOW = 4096  # bytes of a backward search: matches are found forward, and the last one counts
 
 
@@ -27,12 +30,13 @@ class Matcher(Protocol):
     length: int
     step: int
 
-    def find(self, parts: Sequence[bytes], lead: int, backward: bool) -> int:
+    def find(self, parts: Sequence[bytes], lead: int, stop: int, backward: bool) -> int:
         """Return the index of the first match (backward: the last), or -1.
 
         Args:
             parts: The bytes as each source has them, with context before and after the chunk.
             lead: The number of bytes before the chunk.
+            stop: The index after its last byte.
             backward: Return the last match.
         """
 
@@ -55,13 +59,13 @@ class PatternMatcher:
         self._pattern = pattern
         self._search = re.compile(pattern, re.DOTALL).search  # twice as fast as bytes.find()
 
-    def find(self, parts: Sequence[bytes], lead: int, backward: bool) -> int:
+    def find(self, parts: Sequence[bytes], lead: int, stop: int, backward: bool) -> int:
         """See Matcher."""
         data = parts[0]
         if not backward:
-            match = self._search(data, lead)
+            match = self._search(data, lead, stop + self.tail)
             return -1 if match is None else match.start()
-        for end in range(len(data) - self.tail, lead, -_WINDOW):
+        for end in range(stop, lead, -_WINDOW):
             last, at = -1, max(lead, end - _WINDOW)
             while (match := self._search(data, at, end + self.tail)) is not None:
                 last = match.start()
@@ -80,6 +84,45 @@ class PatternMatcher:
         ]
 
 
+class ExpressionMatcher:
+    """Matches a regular expression in at most MAX_MATCH bytes; `length` is that of the last match.
+
+    The search goes in steps of so many bytes, which bounds the time that each `*` takes.
+    """
+
+    lead, step, tail, length = 0, 1, MAX_MATCH - 1, 1
+
+    def __init__(self, pattern: re.Pattern[bytes]) -> None:
+        self._pattern = pattern
+
+    def find(self, parts: Sequence[bytes], lead: int, stop: int, backward: bool) -> int:
+        """See Matcher."""
+        data = parts[0]
+        steps = range(lead, stop, MAX_MATCH)
+        for first in reversed(steps) if backward else steps:
+            at, end, found = first, min(first + MAX_MATCH, stop), None
+            while (start := self._pattern.search(data, at, end + self.tail)) is not None:
+                at = start.start() + 1
+                if at > end:
+                    break
+                match = self._pattern.match(data, at - 1, at - 1 + MAX_MATCH)
+                found = match or found
+                if found is not None and not backward:
+                    break
+            if found is not None:
+                self.length = len(found[0])
+                return found.start()
+        return -1
+
+    def lines(self) -> list[str]:
+        """See Matcher."""
+        return [
+            "import re",
+            f"pattern = re.compile({self._pattern.pattern!r}, re.DOTALL)",
+            "found = np.array([match.start() for match in pattern.finditer(data)], int)",
+        ]
+
+
 class ValueMatcher:
     """Matches an aligned value from `low` to `high`, both included."""
 
@@ -90,10 +133,10 @@ class ValueMatcher:
         self.length = self.step = DTYPES[dtype][0]
         self.tail = self.length - 1
 
-    def find(self, parts: Sequence[bytes], lead: int, backward: bool) -> int:
+    def find(self, parts: Sequence[bytes], lead: int, stop: int, backward: bool) -> int:
         """See Matcher."""
         # The tail is shorter than a value: it only completes the last one that begins in the chunk.
-        whole = (len(parts[0]) - lead) // self.length * self.length
+        whole = (min(len(parts[0]), stop + self.tail) - lead) // self.length * self.length
         values = decode(parts[0][lead : lead + whole], self._dtype, self._endian)
         with np.errstate(over="ignore"):  # a bound beyond f16 is infinite
             low, high = (np.array(bound).astype(values.dtype) for bound in (self._low, self._high))
@@ -123,7 +166,7 @@ class DifferenceMatcher:
         self.counts = count
         self.bytes = self.runs = 0
 
-    def find(self, parts: Sequence[bytes], lead: int, backward: bool) -> int:
+    def find(self, parts: Sequence[bytes], lead: int, stop: int, backward: bool) -> int:
         """See Matcher."""
         first, second = parts
         if first == second:
@@ -132,10 +175,10 @@ class DifferenceMatcher:
         starts = unequal.copy()
         starts[1:] &= ~unequal[:-1]
         if self.counts:
-            self.bytes += int(unequal[lead:].sum())
-            self.runs += int(starts[lead:].sum())
+            self.bytes += int(unequal[lead:stop].sum())
+            self.runs += int(starts[lead:stop].sum())
             return -1
-        matches = np.flatnonzero(starts[lead:])
+        matches = np.flatnonzero(starts[lead:stop])
         return lead + int(matches[-1 if backward else 0]) if len(matches) else -1
 
     def lines(self) -> list[str]:
@@ -152,7 +195,8 @@ def parse_wanted(text: str, kind: str, dtype: str = "hex", endian: str = "little
     Args:
         text: As `kind` says.
         kind: "text": a text, in UTF-8. "hex": two digits a byte, with or without spaces, commas and
-            0x; ? is any digit. "value": an aligned value, or a range of them: 7, 0x40, 1.5..2.
+            0x; ? is any digit. "regex": a regular expression of Python's `re` for up to 256 bytes,
+            in which `.` is any byte. "value": an aligned value, or a range: 7, 0x40, 1.5..2.
         dtype: The type of a value, a key of DTYPES, or "hex" for u8.
         endian: The byte order of a value, "little" or "big".
 
@@ -164,9 +208,27 @@ def parse_wanted(text: str, kind: str, dtype: str = "hex", endian: str = "little
     if kind == "hex":
         limit = MAX_ANY if "?" in text else MAX_PATTERN
         return _pattern([_any_of(pair) for pair in _pairs(text)], limit)
+    if kind == "regex":
+        return _expression_matcher(text)
     if kind == "text":
         return _pattern([re.escape(bytes([byte])) for byte in text.encode()])
-    raise ValueError(f"a pattern is 'text', 'hex' or 'value', not {kind!r}")
+    raise ValueError(f"a pattern is 'text', 'regex', 'hex' or 'value', not {kind!r}")
+
+
+def _expression_matcher(text: str) -> ExpressionMatcher:
+    try:
+        pattern = re.compile(text.encode(), re.DOTALL)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise ValueError(f"{text!r} is no regular expression: {error}") from None
+    if pattern.match(b""):
+        raise ValueError(f"{text!r} matches no byte, and so everywhere")
+    plain = _PLAIN.sub("_", text)
+    if re.search(r"\)[*+{]", plain) or len(re.findall(r"[*+{]", plain)) > MAX_REPEATS:
+        raise ValueError(
+            f"{text!r} can take for ever: it must repeat no group, and at most {MAX_REPEATS} bytes "
+            "or sets, as [ab]*"
+        )
+    return ExpressionMatcher(pattern)
 
 
 def _pairs(text: str) -> list[str]:

@@ -88,7 +88,7 @@ def run_search(
             first, last, wrapped, piece = in_flight[0]
             parts = yield from piece.steps()
             in_flight.popleft()
-            index = matcher.find(parts, first - piece.at, backward)
+            index = matcher.find(parts, first - piece.at, last - piece.at, backward)
             if index >= 0:
                 return Match(piece.at + index, wrapped)
             done += last - first
@@ -206,7 +206,8 @@ class SearchTask:
         elif match.at < 0:
             self._update(status="none")
         else:
-            self._update(status="found", at=match.at, wrapped=match.wrapped)
+            about = {"at": match.at, "wrapped": match.wrapped, "length": matcher.length}
+            self._update(status="found", **about)
             self._on_match(match.at, self.state["length"])
 
     def _update(self, **changes: JsonValue) -> None:

@@ -98,6 +98,7 @@ export function makeSearch(commands, python) {
   const kind = choice([
     ["text", "text (UTF-8)"],
     ["hex", "hex bytes (? is any digit)"],
+    ["regex", "regular expression"],
     ["value", "value or range (1..9)"],
   ]);
   const next = button("↓", () => commands.find(false), { "aria-label": "Find next", title: "Find next: Enter" });

@@ -1,7 +1,10 @@
-// The data of a view of a LatencyPlot: points over time, histogram and percentiles. Times arrive in
-// ns and are drawn in µs.
+// The data of a view of a LatencyPlot: points over time, load, histogram and percentiles. Times arrive
+// in ns and are drawn in µs.
 
 const COLUMNS = 5; // seconds, p50, p99, max, samples
+export const LOAD = ["cpu", "gpu", "pcie_in", "pcie_out", "nvlink_in", "nvlink_out"]; // after seconds
+const LOAD_ROWS = 1800;
+const READING_S = 5; // the time that a reading covers at most
 
 // A buffer of float64 from the kernel, at any byte offset.
 function floats(view) {
@@ -61,12 +64,17 @@ export class Points {
   }
   // The columns of the shown points from time `from` (s) on, in µs; `x` is the time before `now` in
   // units of `unit` s, negative.
-  window(from, now, unit) {
+  // Of the load, each point has the reading that covers it, or the last one.
+  window(from, now, unit, load = []) {
     let first = this.#shown;
     while (first > 0 && this.#time(first - 1) >= from) first -= 1;
     const count = this.#shown - first;
     const columns = {};
-    for (const name of ["x", "ago", "p50", "p99", "max", "samples"]) columns[name] = new Float64Array(count);
+    for (const name of ["x", "ago", "p50", "p99", "max", "samples", ...LOAD]) columns[name] = new Float64Array(count);
+    let reading = Math.max(
+      0,
+      load.findIndex(([second]) => second >= this.#time(first)),
+    );
     for (let i = 0; i < count; i += 1) {
       const at = (first + i) * COLUMNS;
       columns.ago[i] = now - this.#rows[at];
@@ -75,6 +83,10 @@ export class Points {
       columns.p99[i] = this.#rows[at + 2] / 1000;
       columns.max[i] = this.#rows[at + 3] / 1000;
       columns.samples[i] = this.#rows[at + 4];
+      while (reading + 1 < load.length && load[reading][0] < this.#rows[at]) reading += 1;
+      const row = load[reading];
+      const covers = row && Math.abs(row[0] - this.#rows[at]) < READING_S;
+      for (const [k, name] of LOAD.entries()) columns[name][i] = covers ? row[k + 1] : NaN;
     }
     return columns;
   }
@@ -123,22 +135,27 @@ export class LatencyData {
   constructor() {
     this.fine = new Points(2400);
     this.coarse = new Points(3600);
+    this.load = []; // rows of seconds and LOAD
     this.run = this.before = null;
     this.nowName = this.beforeName = "";
     this.number = -1;
   }
   setState(state, buffers) {
-    const [fine, coarse, ...parts] = buffers.map(floats);
+    const [fine, coarse, load, ...parts] = buffers.map(floats);
     Object.assign(this, { run: state.run, before: state.before, number: state.n });
     Object.assign(this, { nowName: state.now_name, beforeName: state.before_name });
     this.fine.clear();
     this.coarse.clear();
-    this.#add(fine, coarse);
+    this.load = [];
+    this.#add(fine, coarse, load);
     this.fine.show();
     this.distribution = this.run && this.#distribution(parts[0], parts[1], this.run);
     this.distributionBefore = this.before && this.#distribution(parts[2], parts[3], this.before);
   }
-  #add(fine, coarse) {
+  #add(fine, coarse, load) {
+    const width = 1 + LOAD.length;
+    for (let at = 0; at < load.length; at += width) this.load.push(load.subarray(at, at + width));
+    this.load.splice(0, this.load.length - LOAD_ROWS);
     this.fine.add(fine);
     this.coarse.add(coarse);
     this.coarse.show();
@@ -153,9 +170,9 @@ export class LatencyData {
     if (message.n <= this.number) return false;
     if (message.n !== this.number + 1 || message.run !== this.run?.number) return null;
     this.number = message.n;
-    const [fine, coarse, ...parts] = buffers.map(floats);
+    const [fine, coarse, load, ...parts] = buffers.map(floats);
     const earlier = this.fine.hidden;
-    this.#add(fine, coarse);
+    this.#add(fine, coarse, load);
     this.fine.show(this.fine.hidden - earlier > PACED ? Infinity : earlier + 1);
     Object.assign(this.run, { samples: message.samples, lost: message.lost, rate: message.rate });
     if (!parts.length) return false;

@@ -1,6 +1,7 @@
 // Fills the Bokeh figures of figures.py, whose models are found by name.
 
 import { micros } from "../base/units.js";
+import { LOAD } from "./data.js";
 
 // A range of whole half decades around the values, so that it seldom changes.
 export function logRange(values, room = 0.95) {
@@ -48,6 +49,8 @@ export function logTicks([start, end]) {
 const LETTER_PX = 7.5; // of a title, in bold type of 12 px
 const AXIS_PX = 80; // beside it
 
+const LEAST_S = 0.2; // of the past that is shown
+
 const TITLES = { time: "Latency over time", spread: "Distribution", curve: "Percentiles" };
 
 // What a title says of maxima above the scale.
@@ -66,10 +69,40 @@ export class LatencyDraw {
   #data;
   #byName = new Map();
   #levels = "";
-  constructor(figures, data) {
+  #shown = null; // the ends of the time shown, in seconds of the run; null: all, up to the last sample
+  #now = 0;
+  #unit = 1;
+  #span = 1;
+  #own = false; // whether the range is being set by this class
+  #tips = "";
+  // `onWindow(back)` is called with whether the past is shown.
+  constructor(figures, data, onWindow = (_back) => {}) {
     this.#figures = figures;
     this.#data = data;
+    this.onWindow = onWindow;
     this.#freezeGlyphElements();
+    const range = this.#model("time").x_range;
+    for (const end of ["start", "end"]) range.properties[end].change.connect(() => this.#brushed(range));
+  }
+  // The user brushed, dragged or zoomed the time shown: it stays where it is while samples arrive.
+  #brushed({ start, end }) {
+    if (this.#own) return;
+    this.#show([this.#now + start * this.#unit, this.#now + end * this.#unit]);
+  }
+  #show(shown) {
+    const most = this.#span * this.#unit;
+    const all = !shown || (shown[1] >= this.#now && shown[1] - shown[0] >= 0.98 * most);
+    this.#shown = all ? null : shown;
+    this.onWindow(!all);
+  }
+  // Shows an earlier (-1) or later (1) part of the time kept; 0: all.
+  look(way) {
+    const most = this.#span * this.#unit;
+    const [start, end] = this.#shown ?? [this.#now - most / 3, this.#now];
+    const step = (way * (end - start)) / 2;
+    const stop = Math.min(this.#now, Math.max(this.#now - most + (end - start), end + step));
+    this.#show(way && [stop - (end - start), stop]);
+    this.#setWindow();
   }
   // BokehJS keeps an empty element at the position of each glyph; moving it per frame makes the
   // browser recompute the page's styles and layout.
@@ -97,6 +130,42 @@ export class LatencyDraw {
     if (ticks.join() !== ticker.ticks.join()) ticker.ticks = ticks;
     this.#setRange(this.#model(name)[`${axis}_range`], wanted);
   }
+  // The range of the figures over time, which the strip below them shows and changes.
+  #setWindow() {
+    const all = [-this.#span, this.#span / 100];
+    const { x_range: range } = this.#model("time");
+    this.#own = true;
+    this.#setRange(this.#model("brush").x_range, all);
+    const [{ overlay }] = this.#model("brush").toolbar.tools;
+    overlay.editable = Boolean(this.#shown); // else dragging marks another time
+    if (this.#shown) {
+      const [start, end] = this.#shown.map((second) => (second - this.#now) / this.#unit);
+      range.setv({ start, end, reset_start: all[0], reset_end: all[1] });
+    } else this.#setRange(range, all);
+    if (!this.#shown && (range.start !== all[0] || range.end !== all[1])) range.setv({ start: all[0], end: all[1] });
+    this.#own = false;
+  }
+  // The tips, and the figures of load and traffic, of what has values; whether each has.
+  loads() {
+    const has = LOAD.map((_, at) => this.#data.load.some((row) => !Number.isNaN(row[at + 1])));
+    const key = has.join();
+    if (key !== this.#tips) {
+      for (const name of ["time", "load", "traffic"]) {
+        const tip = this.#model(`${name}_tip`);
+        tip.dgkitTips ??= tip.tooltips;
+        tip.tooltips = tip.dgkitTips.filter(([, text]) =>
+          LOAD.every((one, at) => has[at] || !text.includes(`@${one}{`)),
+        );
+      }
+      for (const [name, from] of Object.entries({ load: 0, traffic: 2 })) {
+        const legend = this.#model(`${name}_legend`);
+        legend.items.forEach((item, at) => (item.visible = has[from + at]));
+        legend.change.emit();
+      }
+    }
+    this.#tips = key;
+    return { load: has[0] || has[1], traffic: has.slice(2).some(Boolean) };
+  }
   // Draws the last `seconds`, or fewer while there are fewer: a point per block up to two minutes,
   // beyond that a point per second.
   time(seconds, large = false) {
@@ -104,8 +173,13 @@ export class LatencyDraw {
     const points = seconds <= 120 ? fine : coarse;
     const now = Math.max(fine.lastShown, 0);
     const unit = seconds <= 120 ? 1 : 60;
-    const columns = points.window(now - seconds, now, unit);
+    const columns = points.window(now - seconds, now, unit, this.#data.load);
     const span = timeSpan(columns.ago[0], seconds) / unit;
+    if (this.#shown && unit === this.#unit) this.#model("crosshair").location -= (now - this.#now) / unit; // as its point
+    [this.#now, this.#unit, this.#span] = [now, unit, span];
+    const oldest = now - span * unit; // what was before is not kept
+    if (this.#shown && this.#shown[0] < oldest)
+      this.#show(this.#shown[1] - oldest > LEAST_S ? [oldest, this.#shown[1]] : null);
     if (large) for (const name of ["p99", "max"]) columns[name].fill(NaN);
     const limit = scaleLimit(large ? columns.p50 : columns.max);
     const inside = (values) => values.filter((value) => value <= limit);
@@ -114,7 +188,7 @@ export class LatencyDraw {
     for (const name of ["p50", "p99"]) if (levels[name].length < levels.x.length) levels[name] = [NaN, NaN];
     if (JSON.stringify(levels) !== this.#levels) this.#fill("levels", levels);
     this.#levels = JSON.stringify(levels);
-    this.#setRange(this.#model("time").x_range, [-span, span / 100]);
+    this.#setWindow();
     this.#model("time_axis").axis_label = `${unit === 1 ? "seconds" : "minutes"} before the last sample`;
     const { p50, p99, max } = columns;
     const range = logRange(chained(inside(p50), inside(p99), inside(max), levels.p50, levels.p99));

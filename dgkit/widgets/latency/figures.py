@@ -1,4 +1,4 @@
-"""Bokeh figures of a LatencyPlot: latency over time, its distribution, percentiles, over sizes.
+"""Bokeh figures of a LatencyPlot: latency and load over time, distribution, latency over sizes.
 
 They are empty: a view fills their data sources and sets their ranges (draw.js finds them by name),
 so the kernel does no Bokeh work per frame. Times are microseconds.
@@ -13,23 +13,35 @@ from typing import Any, Literal
 from bokeh.document import Document
 from bokeh.models import (
     Axis,
+    BasicTicker,
     ColumnDataSource,
+    CrosshairTool,
+    DataRange1d,
     FixedTicker,
     HoverTool,
     PrintfTickFormatter,
     Range1d,
+    RangeTool,
 )
-from bokeh.models.annotations import Legend, LegendItem, Title
+from bokeh.models.annotations import Legend, LegendItem, Span, Title
 from bokeh.models.renderers import GlyphRenderer
 from bokeh.plotting import figure
 
+from .history import LOAD
+
 NINES = 9
+_LEFT_PX = 62  # of the figures over time, so that their axes are below each other
+# One tip for all figures over time; a view drops the lines of which it has no values.
 _TIPS = [
     ("ago", "@ago{0.0} s"),
     ("p50", "@p50{0,0.000} µs"),
     ("p99", "@p99{0,0.000} µs"),
     ("max", "@max{0,0.000} µs"),
     ("samples", "@samples{0,0}"),
+    ("CPUs", "@cpu{0} %"),
+    ("GPUs", "@gpu{0} %"),
+    ("PCIe", "in @pcie_in{0.00}, out @pcie_out{0.00} GB/s"),
+    ("NVLink", "in @nvlink_in{0.00}, out @nvlink_out{0.00} GB/s"),
 ]
 
 
@@ -50,10 +62,11 @@ _DARK = _Colours("#56b4e9", "#e69f00", "#b0b0b0", "#d9a6e0", "#2ec7a0", "#4a4f55
 
 
 def document(dark: bool) -> Document:
-    """Return the figures as a document with the roots `time`, `spread`, `curve` and `sizes`."""
+    """Return the figures as a document, whose roots are those of latency.js, in its order."""
     colours = _DARK if dark else _LIGHT
     doc = Document()
-    for root in (_time(colours), _distribution(colours), _curve(colours), _sizes(colours)):
+    others = _distribution(colours), _curve(colours), _sizes(colours)
+    for root in (*_over_time(colours), *others):
         doc.add_root(root)
     return doc
 
@@ -63,13 +76,19 @@ def _source(name: str, columns: str) -> ColumnDataSource:
 
 
 def _figure(name: str, title: str, colours: _Colours, **options: Any) -> figure:
-    """Return a figure with a transparent background."""
+    """Return a figure with a transparent background; `x` and `y` are ranges or their bounds."""
+    x, y = (
+        Range1d(start=each[0], end=each[1]) if isinstance(each, tuple) else each
+        for each in (options.pop("x"), options.pop("y"))
+    )
+    wanted: dict[str, Any] = {
+        "title": Title(text=title, text_font_size="12px"), "height": 260, "y_axis_type": "log",
+        "tools": "pan,box_zoom,reset", "toolbar_location": "right",
+    }  # fmt: skip
     fig = figure(
-        name=name, title=Title(text=title, text_font_size="12px"), height=260,
-        sizing_mode="stretch_width", min_border_right=12,
-        tools="pan,box_zoom,reset", toolbar_location="right", background_fill_alpha=0,
-        border_fill_alpha=0, outline_line_color=colours.line, y_axis_type="log",
-        x_range=Range1d(*options.pop("x")), y_range=Range1d(*options.pop("y")), **options,
+        name=name, sizing_mode="stretch_width", min_border_right=12, background_fill_alpha=0,
+        border_fill_alpha=0, outline_line_color=colours.line, x_range=x, y_range=y,
+        **wanted | options,
     )  # fmt: skip
     fig.toolbar.logo = None
     fig.toolbar.autohide = True
@@ -77,7 +96,8 @@ def _figure(name: str, title: str, colours: _Colours, **options: Any) -> figure:
         axis.axis_label_text_font_size = axis.major_label_text_font_size = "11.5px"
         axis.axis_label_text_font_style = "normal"
     fig.xaxis.name = f"{name}_axis"
-    _ticks(fig, "y", fig.yaxis)
+    if "y_axis_type" not in options:
+        _ticks(fig, "y", fig.yaxis)
     if options.get("x_axis_type") == "log":
         _ticks(fig, "x", fig.xaxis)
     fig.grid.grid_line_color = colours.line
@@ -129,26 +149,73 @@ def _legend_only(fig: figure, drawn: GlyphRenderer[Any]) -> GlyphRenderer[Any]:
     return renderer
 
 
-def _time(colours: _Colours) -> figure:
+def _over_time(colours: _Colours) -> list[figure]:
+    """Return latency, load and traffic over one time axis, and the strip that chooses its range."""
+    source = _source("points", f"x ago p50 p99 max drawn samples {' '.join(LOAD)}")
+    fig = _time(colours, source)
+    load = _lines(fig, source, colours, "load", "load, %",
+                  [("cpu", "CPUs", colours.p50), ("gpu", "GPUs", colours.p99)])  # fmt: skip
+    traffic = _lines(fig, source, colours, "traffic", "GB/s",
+                     [("pcie_in", "PCIe in", colours.p50), ("pcie_out", "PCIe out", colours.p99),
+                      ("nvlink_in", "NVLink in", colours.floor),
+                      ("nvlink_out", "NVLink out", colours.before)])  # fmt: skip
+    load.y_range = Range1d(start=0, end=105)
+    crosshair = Span(
+        name="crosshair", dimension="height", line_color=colours.max, line_dash="dotted"
+    )
+    for each in (fig, load, traffic):
+        each.min_border_left = _LEFT_PX
+        now: Any = next(line for line in each.renderers if line.name == "now")
+        each.add_tools(
+            CrosshairTool(dimensions="height", overlay=crosshair, visible=False),
+            HoverTool(name=f"{each.name}_tip", renderers=[now], mode="vline", tooltips=_TIPS),
+        )
+    strip = _figure("brush", "", colours, x=(-30, 0), y=fig.y_range, height=40,
+                    tools="", toolbar_location=None)  # fmt: skip
+    strip.line("x", "p99", source=source, color=colours.p99)
+    strip.line("x", "p50", source=source, color=colours.p50)
+    strip.axis.visible = strip.grid.visible = False
+    brush = RangeTool(x_range=fig.x_range, start_gesture="pan")
+    brush.overlay.update(fill_color=colours.p50, fill_alpha=0.15)
+    strip.add_tools(brush)
+    return [fig, load, traffic, strip]
+
+
+def _lines(
+    over: figure, source: ColumnDataSource, colours: _Colours, name: str, label: str,
+    series: list[tuple[str, str, str]],
+) -> figure:  # fmt: skip
+    """Return a low figure below another one, with its time axis."""
+    fig = _figure(name, "", colours, x=over.x_range, y=DataRange1d(start=0), height=110,
+                  y_axis_type="linear", tools="pan,reset")  # fmt: skip
+    fig.xaxis.visible = False
+    fig.yaxis.axis_label = label
+    fig.yaxis.ticker = BasicTicker(desired_num_ticks=3)
+    fig.yaxis.minor_tick_line_color = None
+    lines = [
+        fig.line("x", column, source=source, color=colour, line_width=1.6, name="now")
+        for column, _, colour in series
+    ]
+    _legend(fig, [(title, [line]) for (_, title, _), line in zip(series, lines, strict=True)])
+    return fig
+
+
+def _time(colours: _Colours, source: ColumnDataSource) -> figure:
     fig = _figure("time", "Latency over time", colours, x=(-30, 0), y=(0.1, 10))
     fig.xaxis.axis_label = "seconds before the last sample"
     fig.yaxis.axis_label = "latency, µs (log scale)"
-    source, before = (
-        _source("points", "x ago p50 p99 max drawn samples"),
-        _source("levels", "x p50 p99"),
-    )
+    before = _source("levels", "x p50 p99")
     maximum = fig.scatter(
         "x", "drawn", source=source, marker="triangle", size=5, color=colours.max, alpha=0.8
     )
     p99 = fig.line("x", "p99", source=source, color=colours.p99, line_width=1.8, line_dash=[6, 3])
-    p50 = fig.line("x", "p50", source=source, color=colours.p50, line_width=2.2)
+    p50 = fig.line("x", "p50", source=source, color=colours.p50, line_width=2.2, name="now")
     levels = [
         fig.line("x", which, source=before, color=colours.before, line_width=1.6, line_dash=dash)
         for which, dash in (("p50", [2, 3]), ("p99", [8, 3, 2, 3]))
     ]
     _legend(fig, [("p50", [p50]), ("p99", [p99]), ("max", [maximum]),
                    ("before p50", levels[:1]), ("before p99", levels[1:])])  # fmt: skip
-    fig.add_tools(HoverTool(renderers=[p50], mode="vline", tooltips=_TIPS))
     return fig
 
 

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 FINE = 2400  # points: 20 per second for 2 minutes
 COARSE = 3600  # points: one per second for an hour
 TAIL = 1_000_000  # raw samples
+LOAD_ROWS = 1800  # one per 2 seconds for an hour
+# Columns of the machine's load after the time: CPUs and GPUs in %, the others in GB/s of all GPUs.
+LOAD = ("cpu", "gpu", "pcie_in", "pcie_out", "nvlink_in", "nvlink_out")
 GAP = (np.nan, np.nan, np.nan, 0.0)  # the columns after the time, where blocks are missing
 
 _P99_LEAST, _P99_ENOUGH = 100, 1000  # samples
@@ -114,6 +117,8 @@ class History:
     block and the blocks before it, up to one second or 1,000 samples; it is NaN for fewer than
     100 samples. `windows` has, for each point of `fine`, p50, p99, max and samples of that window.
 
+    `load` has rows of seconds and LOAD: each reading covers the time since the row before.
+
     The time of a block is stamped by Python at its end; it serves only as the position on the
     time axis.
     """
@@ -121,6 +126,7 @@ class History:
     def __init__(self, *, fine: int = FINE, coarse: int = COARSE, tail: int = TAIL) -> None:
         self.fine, self.coarse, self._tail = Ring(fine, 5), Ring(coarse, 5), Tail(tail)
         self.windows = Ring(fine, 4)
+        self.load = Ring(LOAD_ROWS, 1 + len(LOAD))
         self.lost = 0  # blocks
         self.samples = 0  # total
         self._min_ns = self._max_ns = 0

@@ -6,7 +6,16 @@ import { panel, pythonButton } from "../base/panel.js";
 import { renderFigures } from "../figure/bokehjs.js";
 import { LatencyData } from "./data.js";
 import { LatencyDraw } from "./draw.js";
-import { filesRow, largeNumber, liveActions, liveCaption, liveTable, pictureOf, settingsRow } from "./parts.js";
+import {
+  filesRow,
+  largeNumber,
+  liveActions,
+  liveCaption,
+  liveTable,
+  pastRow,
+  pictureOf,
+  settingsRow,
+} from "./parts.js";
 import { modeSwitch, sweepActions, sweepCaption, sweepStatus, sweepTable } from "./sweep.js";
 
 // Removes a figure's tools from the tab order: they have no accessible names, and the controls, the
@@ -17,6 +26,8 @@ function removeFromTabOrder(element) {
     if (inner.shadowRoot) removeFromTabOrder(inner.shadowRoot);
   }
 }
+
+const FIGURES = ["time", "load", "traffic", "brush", "spread", "curve", "sizes"]; // as in figures.py
 
 const FILE_TYPES = { html: "text/html", json: "application/json", "sweep-json": "application/json" };
 
@@ -41,9 +52,8 @@ class LatencyView {
     this.status = h("p", { role: "status", class: "dg-help" });
     this.caption = h("div", { class: "dg-caption" });
     this.large = largeNumber();
-    this.figures = ["time", "spread", "curve", "sizes"].map((name) =>
-      h("div", { class: `dg-figure dg-${name}`, "aria-hidden": "true" }),
-    );
+    this.figures = FIGURES.map((name) => h("div", { class: `dg-figure dg-${name}`, "aria-hidden": "true" }));
+    this.past = pastRow(this.figures[3], (way) => this.#draw?.look(way));
     const say = (text) => (this.status.textContent = text);
     const call = (...args) => this.#call(...args);
     this.modes = modeSwitch(call);
@@ -80,11 +90,15 @@ class LatencyView {
       this.status,
       this.caption,
       this.large.element,
-      h("div", { class: "dg-figures" }, ...this.figures),
+      h("div", { class: "dg-figures" }, this.#overTime(), ...this.figures.slice(4)),
       this.table.table,
       this.sweepTable.table,
       this.files.row,
     );
+  }
+  #overTime() {
+    const [time, load, traffic] = this.figures;
+    return h("div", { class: "dg-over" }, time, this.past.row, load, traffic);
   }
   begin() {
     const view = this.#view;
@@ -111,7 +125,7 @@ class LatencyView {
       () => this.figures,
       (figures) => {
         this.#figures = figures;
-        this.#draw = new LatencyDraw(figures, this.#data);
+        this.#draw = new LatencyDraw(figures, this.#data, this.past.show);
         this.#redraw();
         this.figures.forEach(removeFromTabOrder);
         setTimeout(() => this.figures.forEach(removeFromTabOrder), 1000); // elements created later
@@ -174,10 +188,19 @@ class LatencyView {
     this.sweep.update(state);
     this.actions.row.hidden = sweeps;
     this.sweep.row.hidden = !sweeps;
-    this.figures.forEach((figure, at) => (figure.hidden = (at === 3) !== sweeps));
+    this.figures.forEach((figure, at) => (figure.hidden = (FIGURES[at] === "sizes") !== sweeps));
+    this.past.row.hidden = sweeps;
+    this.#showLoad();
     this.settings.show(sweeps);
     this.files.show(sweeps);
     this.#view.root.dataset.mode = state.mode;
+  }
+  // Load and traffic have a figure each once there are readings.
+  #showLoad() {
+    const has = this.#draw?.loads() ?? { load: false, traffic: false };
+    const [, load, traffic] = this.figures;
+    load.hidden = this.#sweeps || !has.load;
+    traffic.hidden = this.#sweeps || !has.traffic;
   }
   #addFrame(message, buffers) {
     if (this.#framesWaiting) {
@@ -233,12 +256,14 @@ class LatencyView {
       this.#draw.time(this.#seconds, this.#large);
       if (!all) return;
       this.#draw.distribution();
+      this.#showLoad();
       this.#updateText();
     });
   }
   #redraw() {
     this.#updateText();
     if (!this.#draw) return;
+    this.#showLoad();
     if (this.#sweeps) this.#draw.sizes(this.state, this.#compared);
     else this.#draw.all(this.#seconds, this.#large);
   }
@@ -283,7 +308,7 @@ class LatencyView {
   }
   async #picture() {
     if (!this.#draw) return;
-    const drawn = (_, at) => !this.figures[at].hidden;
+    const drawn = (_, at) => !this.figures[at].hidden && FIGURES[at] !== "brush";
     const canvases = this.#draw.canvases(drawn);
     const picture = pictureOf(canvases, this.figures.filter(drawn), this.#lines, this.#view.root);
     download("latency.png", "image/png", await picture);

@@ -23,7 +23,7 @@ from .sweeps import Sweeps
 from .view_model import ViewModel
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from bokeh.document import Document
     from bokeh.model import Model
@@ -61,7 +61,7 @@ class LatencyPlot(Results, BokehPanel, SessionPanel):
     `region` the plot allocates its own region. With a region, writes go to scratch memory of the
     same kind (see Session.monitor). A change while it runs starts a new run: samples of two
     settings are never mixed. It keeps a point per block for 2 minutes, a point per second for an
-    hour, and the last 1,000,000 samples.
+    hour, and the last 1,000,000 samples. In a dashboard it also shows the load of the machine.
 
     sweep() measures latency over sizes instead, and shows it with the floor of each size.
 
@@ -187,6 +187,11 @@ class LatencyPlot(Results, BokehPanel, SessionPanel):
     def change(self, **changes: JsonValue | SessionRegion) -> None:
         """Change `region`, `size`, `op`, `path` or `count`; if it runs, a new run starts."""
         self._live.change(changes)
+
+    def add_load(self, row: Sequence[float]) -> None:
+        """Add a reading of the machine's load, `history.LOAD`, to the run if it measures."""
+        if self.measuring and row:
+            self._view_model.add_load(row)
 
     def show_live(self) -> None:
         """Start measuring, unless it shows or takes a sweep."""

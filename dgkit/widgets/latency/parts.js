@@ -54,6 +54,21 @@ export function liveActions(call, { pause, enlarge, range }, python) {
   return { row, update };
 }
 
+// The strip that chooses the time shown, between buttons that do the same; look(-1, 1 or 0) moves it.
+export function pastRow(strip, look) {
+  const step = (text, label, way) => button(text, () => look(way), { "aria-label": label, title: label });
+  const now = button("Now", () => look(0), { hidden: true, title: "Show all of it, up to the last sample" });
+  const row = h(
+    "div",
+    { class: "dg-past-row", role: "group", "aria-label": "Time shown in the figures" },
+    step("◀", "Earlier", -1),
+    strip,
+    step("▶", "Later", 1),
+    now,
+  );
+  return { row, show: (back) => (now.hidden = !back) };
+}
+
 // The median as one large number, and what it is of.
 export function largeNumber() {
   const value = h("strong");

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import wraps
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
@@ -17,6 +17,7 @@ from ..base.panel import Viewers
 from .run import Run, RunConfig, check_kept, current_name, drop_named
 
 if TYPE_CHECKING:
+    from .history import History, Ring
     from .run import Block
 
 FIGURES_S = 0.4  # between updates of histogram, percentiles and figures
@@ -49,7 +50,7 @@ class ViewModel:
         self.run: Run | None = None
         self.kept: dict[str, Run] = {}
         self.number = self._runs = 0
-        self._sent, self._distribution_at = (0, 0), 0.0
+        self._sent, self._distribution_at = (0, 0, 0), 0.0
 
     @_locked
     def begin(self, config: RunConfig, *, restarted: bool = False) -> None:
@@ -68,7 +69,7 @@ class ViewModel:
 
     def _new(self, config: RunConfig, after: Run | None = None) -> Run:
         self._runs += 1
-        self._sent, self._distribution_at = (0, 0), 0.0
+        self._sent, self._distribution_at = (0, 0, 0), 0.0
         run = Run(self._runs, config)
         if after is not None:
             run.continue_from(after)
@@ -78,6 +79,13 @@ class ViewModel:
     def add(self, blocks: Iterable[Block]) -> bool:
         """Add blocks to the run; return True if its configuration changed."""
         return self.run is not None and self.run.add(blocks)
+
+    @_locked
+    def add_load(self, row: Sequence[float]) -> None:
+        """Add a reading of the machine's load at the time of the last samples."""
+        history = self.run.history if self.run is not None else None
+        if history is not None and history.samples:
+            history.load.add(history.seconds, *row)
 
     @_locked
     def clear(self) -> None:
@@ -160,7 +168,8 @@ class ViewModel:
     def frame(self) -> Frame | None:
         """Return the data since the last frame, or None if there is none or no view is visible.
 
-        Buffers: points per block, points per second, and in some frames histogram and percentiles.
+        Buffers: points per block, points per second, readings of the load, and in some frames
+        histogram and percentiles.
         """
         run = self.run
         if run is None or run.history.fine.total == self._sent[0] or not self.viewers.due():
@@ -168,14 +177,14 @@ class ViewModel:
         history = run.history
         buffers = [
             ring.since(sent).tobytes()
-            for ring, sent in zip((history.fine, history.coarse), self._sent, strict=True)
+            for ring, sent in zip(_rings(history), self._sent, strict=True)
         ]
         about: Json = history.counts()
         if time.monotonic() - self._distribution_at >= FIGURES_S:
             self._distribution_at = time.monotonic()
             buffers += run.distribution()
             about["figures"] = history.figures()
-        self._sent = (history.fine.total, history.coarse.total)
+        self._sent = (history.fine.total, history.coarse.total, history.load.total)
         self.number += 1
         return {"n": self.number, "run": run.number, **about}, buffers
 
@@ -193,10 +202,14 @@ class ViewModel:
     def buffers(self) -> list[bytes]:
         """Return rings, histogram and percentiles of the run; the last two of the previous run.
 
-        There are six buffers; buffers of a missing run are empty.
+        There are seven buffers; buffers of a missing run are empty.
         """
-        rings = (self.run.history.fine, self.run.history.coarse) if self.run else ()
-        points = [ring.all().tobytes() for ring in rings] or [b"", b""]
+        rings = _rings(self.run.history) if self.run else ()
+        points = [ring.all().tobytes() for ring in rings] or [b"", b"", b""]
         runs = (self.run, self.before)
         distributions = [run.distribution() if run else [b"", b""] for run in runs]
         return [*points, *distributions[0], *distributions[1]]
+
+
+def _rings(history: History) -> tuple[Ring, Ring, Ring]:
+    return history.fine, history.coarse, history.load

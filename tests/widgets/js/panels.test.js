@@ -74,6 +74,15 @@ test("points that a view has are ignored, and the oldest make room", () => {
   assert.deepEqual([...points.window(4, 4, 1).p99], [2]);
 });
 
+test("a point has the reading of the load that covers it, or the last one", () => {
+  const points = new Points(4);
+  points.add(Float64Array.from([0, 1, 2, 3, 30].flatMap((at) => [at, 1000, 2000, 3000, 50])));
+  points.show();
+  const load = [2, 3].map((second) => [second, 10 * second, NaN, 0, 0, 0, 0]);
+  assert.deepEqual([...points.window(0, 30, 1, load).cpu], [20, 20, 20, 30, NaN]);
+  assert.deepEqual([...points.window(0, 30, 1).cpu], [NaN, NaN, NaN, NaN, NaN]);
+});
+
 test("a histogram is in µs and percent", () => {
   const { bins, outline } = histogramOf([1000, 2000, 1, 2000, 4000, 0, 4000, 8000, 3], 4);
   assert.deepEqual(bins, { left: [1, 4], right: [2, 8], top: [25, 75], count: [1, 3] });
