@@ -70,6 +70,40 @@ def test_started_by_a_cell_after_a_long_rest_it_moves(board, panel):
     moves(board)
 
 
+WINDOW = """() => {
+  const shown = Bokeh.documents.find((one) => one.get_model_by_name("brush"));
+  const { start, end } = shown.get_model_by_name("time").x_range;
+  return [start, end];
+}"""
+
+
+def test_the_past_is_brushed_and_one_tip_has_latency_and_load(board, panel):
+    expect(panel.locator(".dg-load canvas").first).to_be_visible()
+    until(lambda: board.page.evaluate(WINDOW)[0] < -3, "there is a past")
+    strip = panel.locator(".dg-brush")
+    strip.scroll_into_view_if_needed()
+    box = strip.bounding_box()
+    at = lambda part: (box["x"] + part * box["width"], box["y"] + box["height"] / 2)  # noqa: E731
+    board.page.mouse.move(*at(0.6))
+    board.page.mouse.down()
+    board.page.mouse.move(*at(0.4), steps=5)
+    board.page.mouse.up()
+    now = panel.get_by_role("button", name="Now", exact=True)
+    expect(now).to_be_visible()
+    _, end = board.page.evaluate(WINDOW)
+    moves(board)
+    assert board.page.evaluate(WINDOW)[1] < end < 0  # it stays where it is
+    over = panel.locator(".dg-time").bounding_box()
+    board.page.mouse.move(over["x"] + over["width"] / 2, over["y"] + over["height"] / 2)
+    for name in ("p50:", "CPUs:"):
+        expect(board.page.get_by_text(name, exact=True)).to_be_visible()
+    expect(board.page.get_by_text("NVLink:", exact=True)).to_have_count(0)  # there is no GPU
+    press(panel, "Later")
+    press(panel, "Now")
+    expect(now).to_be_hidden()
+    assert board.page.evaluate(WINDOW)[1] > 0
+
+
 def test_paused_it_stands_still_and_still_takes_samples(board, panel):
     moves(board)
     press(panel, "Pause drawing")

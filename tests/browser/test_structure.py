@@ -55,6 +55,39 @@ def selected(panel):
     return panel.get_by_role("grid").locator(".dg-hex-bytes .dg-selected")
 
 
+MESSAGE = """
+hexview.structure = {"kind": "u8", "real": "f32 @ 4 if kind == 1", "id": "u32 @ 4 if kind == 2",
+                     "next": "u8 @ 8 -> char[3]"}
+page.array[:48] = [1, 0, 0, 0, 0, 0, 192, 63, 32, *[0] * 23, *b"end", *[0] * 13]
+"""
+
+
+def test_a_union_follows_its_tag_a_pointer_leads_on_and_edits_are_listed(board, panel):
+    board.execute(MESSAGE)
+    panel.get_by_role("button", name="Refresh").click()
+    expect(value(panel, "real")).to_have_text("1.5")
+    expect(row(panel, "id")).to_be_hidden()
+    value(panel, "next").get_by_role("button", name="32 (0x20): b'end'").click()
+    expect(selected(panel)).to_have_count(3)
+    panel.get_by_label("Find as").select_option("regex")
+    panel.get_by_label("Find", exact=True).fill(r"[\x01-\x09]\0+")
+    panel.get_by_label("Find", exact=True).press("Enter")
+    expect(panel.get_by_text(re.compile("^Found at"))).to_be_visible()
+    expect(selected(panel)).to_have_count(2)
+    panel.get_by_label("Go to offset").first.fill("0")
+    panel.get_by_label("Go to offset").first.press("Enter")
+    panel.get_by_role("grid").press_sequentially("02")
+    expect(value(panel, "id")).to_have_text("1069547520 (0x3fc00000)")
+    expect(row(panel, "real")).to_be_hidden()
+    panel.locator("summary").get_by_text("1 edit", exact=True).click()
+    edit = panel.get_by_role("table", name="Edits").get_by_role("row").nth(1)
+    expect(edit).to_contain_text("0x00102")
+    with board.page.expect_download() as file:
+        panel.get_by_role("button", name="Save", exact=True).click()
+    assert "session.write(region, b'\\x02', offset=0)" in file.value.path().read_text()
+    board.execute("d.panels.hex._edits.clear(); d.panels.hex._changed()")
+
+
 def test_fields_have_values_and_colours_and_the_selection_is_linked_both_ways(panel):
     expect(value(panel, "name")).to_have_text("b'packet'")
     expect(value(panel, "points[1].y")).to_have_text("2.5")

@@ -1,11 +1,12 @@
 """Structures over the bytes of a hex view."""
 
 import ctypes
+import re
 import struct
 
 import numpy as np
 import pytest
-from support.jupyter.panels import PanelError
+from support.jupyter.panels import PanelError, View
 from traitlets import TraitError
 
 import dgkit
@@ -35,6 +36,73 @@ def fields(source):
 def values(source, data):
     made = parse_structure(source)
     return dict(zip([one.name for one in made.fields], made.values(bytes(data)), strict=True))
+
+
+MESSAGE = {
+    "kind": "u8", "size": "u16be", "pad": "pad", "ratio": "f32 if kind == 1",
+    "id": "u32 @ ratio if kind != 1", "deep": "u8 @ 0x8 if size & 0x100",
+    "next": "u8 @ 9 -> char[3]",
+}  # fmt: skip
+
+
+def test_a_declared_structure_has_unions_conditions_and_places():
+    assert fields(MESSAGE) == {
+        "kind": (0, 1), "size": (1, 2), "ratio": (4, 4), "id": (4, 4), "deep": (8, 1),
+        "next": (9, 1),
+    }  # fmt: skip
+    data = bytes([1, 1, 0, 0, *np.float32(1.5).tobytes(), 7, 9])
+    assert values(MESSAGE, data) | {"size": ""} == {
+        "kind": "1", "size": "", "ratio": "1.5", "id": None, "deep": "7", "next": "9",
+    }  # fmt: skip
+    absent = values(MESSAGE, bytes(10))
+    assert (absent["ratio"], absent["id"], absent["deep"]) == (None, "0", None)
+
+
+def test_a_field_whose_tag_is_absent_is_absent():
+    nested = {"a": "u8", "b": "u8 if a == 1", "c": "u8 if b == 0"}
+    assert values(nested, [0, 0, 5]) == {"a": "0", "b": None, "c": None}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("u8 @ nowhere", "'nowhere', which is no field above it"),
+        ("u8 if b == 1", "'b', which is no field above it"),
+        ("u8 if real == 1", "'real', which is no whole number"),
+        ("u8 if a == one", "'one', which is no number"),
+        ("f32 -> u8", "no pointer"),
+        ("u8 -> what", "'what'"),
+        ("u8 when a", "then @ place, -> type, if field == number"),
+    ],
+)
+def test_declarations_that_mean_nothing_are_refused(text, words):
+    with pytest.raises(ValueError, match=re.escape(words)):
+        parse_structure({"a": "u8", "real": "f32", "b": text})
+
+
+def test_a_pointer_shows_what_it_points_to_if_that_is_in_the_region(session):
+    class Node(ctypes.Structure):
+        _fields_ = (("next", ctypes.POINTER(ctypes.c_uint32)),)
+
+    region = session.empty(64)
+    region.array[:] = 0
+    region.array[20:23] = list(b"end")
+    region.array[9] = 20
+    view = View(dgkit.HexView(session, region))
+    view.panel.structure = MESSAGE
+    shown = view.ask("fields")
+    assert (shown["values"][-1], shown["targets"]) == ("20 (0x14): b'end'", {5: [20, 23]})
+    region.array[9] = 62
+    shown = view.ask("fields")
+    assert (shown["values"][-1], shown["targets"]) == ("62 (0x3e): not in this region", {})
+    address = region.local.address
+    region.array[:8] = list((address + 16).to_bytes(8, "little"))
+    region.array[16:20] = [5, 0, 0, 0]
+    view.panel.structure = Node
+    shown = view.ask("fields")
+    assert shown["values"] == [f"{address + 16} ({address + 16:#x}): 5"]
+    assert shown["targets"] == {0: [16, 20]}
+    view.panel.close()
 
 
 def test_the_fields_of_a_ctypes_structure_are_where_ctypes_puts_them():
@@ -140,7 +208,7 @@ def test_the_panel_lists_the_fields_and_reads_their_values(hexview, region):
     hexview.ask("place_structure", offset=64)
     assert hexview.panel.structure_offset == 64
     assert hexview.ask("fields") == {
-        "at": 64, "values": ["513 (0x201)", "0"], "error": "", "buffers": [],
+        "at": 64, "values": ["513 (0x201)", "0"], "targets": {}, "error": "", "buffers": [],
     }  # fmt: skip
     hexview.panel.structure = None
     assert hexview.of("state")[-1]["structure"] is None

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 MAX_UNDO = 100  # edits
 MAX_IN_FLIGHT = 32  # writes
 TIMEOUT_S = 5.0
+_SHOWN = 16  # bytes of an edit in the list
 
 
 class Change(NamedTuple):
@@ -186,6 +187,14 @@ class EditHistory:
         with self._lock:
             self._undo.clear()
             self._redo.clear()
+
+
+def edit_row(change: Change) -> list[int | str]:
+    """Return offset, size, and the first bytes before and after in hex digits, for a view."""
+    _, at, before, after = change
+    more = " ..." if len(after) > _SHOWN else ""
+    texts = (data[:_SHOWN].hex(" ") + more for data in (before or b"", after))
+    return [at, len(after), *texts]
 
 
 def edit_lines(region: SessionRegion, changes: Sequence[Change]) -> str:

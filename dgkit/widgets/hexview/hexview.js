@@ -5,6 +5,7 @@ import { onVisible, toClipboard } from "../base/page.js";
 import { panel, pythonButton } from "../base/panel.js";
 import { plural } from "../base/units.js";
 import { HexBox } from "./box.js";
+import { EditList } from "./edits.js";
 import { RegionImage } from "./image.js";
 import { Jumps } from "./jumps.js";
 import { OverviewStrip } from "./overview.js";
@@ -97,6 +98,7 @@ function draw(view) {
     image.ask();
   });
   const structure = new StructureTable(view, grid);
+  tools.edits = new EditList(view, grid);
   const jumps = new Jumps(grid);
   const past = new TimeMachine(view, grid);
   grid.onMove = () => {
@@ -107,7 +109,7 @@ function draw(view) {
   grid.onDraw = () => {
     structure.refresh();
   };
-  grid.side.append(structure.element, image.element);
+  grid.side.append(structure.element, tools.edits.element, image.element);
   overview.row.append(jumps.back);
   tools.choices = makeChoices(commands);
   tools.search = makeSearch(
@@ -221,6 +223,7 @@ function subscribe(view, grid, tools, apply) {
   view.on("edited", ({ region, at, size, ok, undoable, redoable }) => {
     Object.assign(view.state, { undoable, redoable });
     tools.actions.apply(view.state);
+    tools.edits.apply(view.state);
     if (region === view.state.region?.id) grid.written(at, size, ok);
   });
   view.on("search", ({ kind, ...search }) => {

@@ -15,7 +15,7 @@ from ..base import scheduler
 from ..base.panel import handler
 from ..base.session_model import SessionPanel
 from ..base.traits import State, choose_region, in_own_thread, region_id
-from .edit import Edit, EditHistory, edit_lines
+from .edit import Edit, EditHistory, edit_lines, edit_row
 from .fetch import DIGESTS, Reader, why_no_host
 from .image import RegionImage
 from .matchers import parse_wanted
@@ -379,6 +379,12 @@ class HexView(SessionPanel, ValueWidget):  # type: ignore[misc]
     def put(self, at: int, buffers: Buffers) -> None:
         """Start to write typed bytes."""
         self._start_edit(at, bytes(buffers[0]) if buffers else b"")
+
+    @handler
+    def edits(self) -> Json:
+        """Return the edits that can be undone: see edit_row()."""
+        changes = self._edits.changes(self._selection.require())
+        return {"edits": [edit_row(change) for change in changes]}
 
     @handler
     def undo(self) -> Json:

@@ -60,11 +60,9 @@ export class StructureTable {
     this.grid.hues = null;
     if (!structure) return;
     const { name, size, at, fields } = structure;
-    const map = new Uint8Array(size);
     this.title.textContent = `${name} at ${hexOffset(at)}, ${plural(size, "byte")}`;
     this.previous.disabled = at < size;
-    fields.forEach(([, , offset, length], i) => map.fill((i % HUES) + 1, offset, offset + length));
-    this.grid.hues = { at, map };
+    this.grid.hues = { at, map: new Uint8Array(size) };
     this.#lines = fields.map(([path, type, offset, length], i) => {
       const value = h("td", { class: "dg-mono" });
       const go = button(path, () => this.grid.choose(at + offset, at + offset + length), { class: "dg-hex-field" });
@@ -79,18 +77,39 @@ export class StructureTable {
       return { row, value, start: at + offset, stop: at + offset + length };
     });
     this.body.append(...this.#lines.map(({ row }) => row));
+    this.#colour();
+  }
+  // Fields that are absent have no colour; of a union, the last one has.
+  #colour() {
+    const { at, map } = this.grid.hues;
+    map.fill(0);
+    this.#lines.forEach(({ row, start, stop }, i) => row.hidden || map.fill((i % HUES) + 1, start - at, stop - at));
   }
   // Reads the values again, soon.
   refresh() {
     if (!this.element.hidden) this.#values.soon(FIELDS_MS);
   }
-  #show({ at, values, error }) {
+  #show({ at, values, targets, error }) {
     if (at !== this.view.state.structure?.at) return;
     this.note.textContent = error;
-    this.#lines.forEach(({ value }, i) => {
+    let changed = false;
+    this.#lines.forEach(({ row, value }, i) => {
+      const absent = values[i] === null;
+      changed ||= row.hidden !== absent;
+      row.hidden = absent;
       const text = values[i] ?? "";
-      if (value.textContent !== text) value.textContent = text;
+      const target = targets[i];
+      const go = () => this.grid.choose(...target);
+      const key = `${text} ${target}`;
+      if (value.dataset.key === key) return;
+      value.dataset.key = key;
+      value.replaceChildren(
+        target ? button(text, go, { class: "dg-hex-field", title: "Select what it points to" }) : text,
+      );
     });
+    if (!changed) return;
+    this.#colour();
+    this.grid.repaint();
   }
   // Marks the fields that overlap the selection.
   cursorChanged() {

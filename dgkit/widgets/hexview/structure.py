@@ -2,17 +2,23 @@
 
 A structure is described by a ctypes.Structure or Union class, by a structured NumPy dtype, or by a
 dict of names and types, packed: `{"magic": "u32", "size": "u64be", "name": "char[16]"}`.
+
+In a dict, a type may have a place, `@ 8` or `@ name` (fields at one place are a union), what a
+number points to, `u32 -> char[16]` (at that offset in the region), and a condition, `if kind == 2`.
+A pointer of a ctypes class is an address in the host's memory of the region.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import operator
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...errors import BoundsError, ClosedError, DgkitError
 from ...units import plural
@@ -39,7 +45,15 @@ _TYPES = {
     "i64": "i8", "f16": "f2", "f32": "f4", "f64": "f8", "bool": "?", "char": "S1", "pad": "V1",
 }  # fmt: skip
 _SHORT = {code: name for name, code in _TYPES.items()}
-_DECLARED = re.compile(rf"({'|'.join(_TYPES)})(le|be)?(?:\[(\d{{1,5}})\])?", re.ASCII)
+_TYPE = rf"({'|'.join(_TYPES)})(le|be)?(?:\[(\d{{1,5}})\])?"
+_DECLARED = re.compile(
+    rf"{_TYPE}(?: @ (?P<place>\w+))?(?: -> (?P<target>\S+))?"
+    rf"(?: if (?P<tag>\S+) (?P<op>==|!=|<|>|&) (?P<number>-?\w+))?",
+    re.ASCII,
+)
+_HOLDS: dict[str, Callable[[int, int], object]] = {
+    "==": operator.eq, "!=": operator.ne, "<": operator.lt, ">": operator.gt, "&": operator.and_,
+}  # fmt: skip
 
 
 class Field(NamedTuple):
@@ -51,6 +65,8 @@ class Field(NamedTuple):
         offset: Bytes from the start of the structure.
         dtype: The type of its bytes; an array has a subarray type.
         bits: Of a bit field, the lowest bit and the number of bits; otherwise None.
+        target: Of a pointer, the type of what it points to; otherwise None.
+        only_if: The field, comparison and number without which the field is absent; otherwise None.
     """
 
     name: str
@@ -58,6 +74,19 @@ class Field(NamedTuple):
     offset: int
     dtype: DType
     bits: tuple[int, int] | None = None
+    target: DType | None = None
+    only_if: tuple[Field, str, int] | None = None
+
+    def number(self, data: bytes) -> int:
+        """Return the value of a field that is a number, given the bytes of the structure."""
+        return int(np.frombuffer(data, self.dtype, offset=self.offset, count=1)[0])
+
+    def present(self, data: bytes) -> bool:
+        """Return whether the field's condition holds."""
+        if self.only_if is None:
+            return True
+        tag, op, number = self.only_if
+        return bool(_HOLDS[op](tag.number(data), number)) and tag.present(data)
 
     @property
     def size(self) -> int:
@@ -67,6 +96,9 @@ class Field(NamedTuple):
     def value(self, data: bytes, *, plain: bool = False) -> str:
         """Return the value as text, given the bytes of the structure; without hex if `plain`."""
         array = np.frombuffer(data, self.dtype.base, offset=self.offset, count=self._count)
+        return self._text_of(array, plain=plain)
+
+    def _text_of(self, array: NDArray[Any], *, plain: bool) -> str:
         if self.bits is not None:
             low, count = self.bits
             return _text((int(array[0]) >> low) & ((1 << count) - 1), plain=plain)
@@ -88,9 +120,9 @@ class Structure(NamedTuple):
     size: int
     fields: tuple[Field, ...]
 
-    def values(self, data: bytes) -> list[str]:
-        """Return the values of all fields as text, given the structure's bytes."""
-        return [field.value(data) for field in self.fields]
+    def values(self, data: bytes) -> list[str | None]:
+        """Return the values of all fields as text, given the structure's bytes; None: absent."""
+        return [field.value(data) if field.present(data) else None for field in self.fields]
 
 
 def parse_structure(source: Source) -> Structure:
@@ -99,7 +131,7 @@ def parse_structure(source: Source) -> Structure:
     Args:
         source: A ctypes.Structure or Union class, a structured dtype, or a dict of field names and
             types: u8 to u64, i8 to i64, f16 to f64, bool, char, or pad; with `be` for big-endian,
-            and `[count]` for an array.
+            `[count]` for an array, `@ place`, `-> type` and `if field == number` (also != < > &).
 
     Raises:
         TypeError: `source` is none of these, or a field has a type that cannot be shown.
@@ -111,10 +143,9 @@ def parse_structure(source: Source) -> Structure:
     elif isinstance(source, np.dtype) and source.names:
         name, size, fields = "dtype", source.itemsize, _of_dtype(source, "", 0)
     elif isinstance(source, Mapping):
-        dtype = np.dtype([(str(key), _declared(key, text)) for key, text in source.items()])
-        pads = {str(key) for key, text in source.items() if text.startswith("pad")}
-        fields = (field for field in _of_dtype(dtype, "", 0) if field.name not in pads)
-        name, size = "structure", dtype.itemsize
+        name, found = "structure", _of_mapping(source)
+        size = max((field.offset + field.size for field in found), default=0)
+        fields = (field for field in found if field.dtype.base.kind != "V")
     else:
         raise TypeError(
             f"structure is {source!r}; it must be a ctypes.Structure class, a structured dtype, a "
@@ -136,20 +167,69 @@ def _checked(source: Source, name: str, size: int, fields: Iterator[Field]) -> S
     return Structure(source, name, size, tuple(found))
 
 
-def _declared(name: str, text: str) -> str | tuple[str, tuple[int]]:
+def _of_mapping(source: Mapping[str, str]) -> list[Field]:
+    """Return the fields of a dict, with its padding."""
+    found: dict[str, Field] = {}
+    end = 0
+    for key, text in source.items():
+        name, match = str(key), _matched(str(key), text)
+        at, place = end, match["place"]
+        if place is not None:
+            at = int(place, 0) if place[0].isdigit() else _known(found, name, place).offset
+        dtype, target, only_if = _dtype_of(name, match), None, None
+        if match["target"] is not None:
+            target = _dtype_of(name, _matched(name, match["target"]))
+            if dtype.kind != "u":
+                raise ValueError(f"field {name!r} is no pointer: it must be of u8 to u64")
+        if match["tag"] is not None:
+            tag = _known(found, name, match["tag"])
+            if tag.dtype.kind not in "iub":
+                raise ValueError(
+                    f"field {name!r} depends on {tag.name!r}, which is no whole number"
+                )
+            only_if = tag, match["op"], _whole(name, match["number"])
+        words = _type_text(dtype) + (f" -> {_type_text(target)}" if target is not None else "")
+        found[name] = Field(name, words, at, _flat(dtype), None, target, only_if)
+        end = at + dtype.itemsize
+    return list(found.values())
+
+
+def _matched(name: str, text: str) -> re.Match[str]:
     match = _DECLARED.fullmatch(text) if isinstance(text, str) else None
     if match is None:
         raise ValueError(
             f"field {name!r} has the type {text!r}; types: {', '.join(_TYPES)}, with be for "
-            "big-endian and [count] for an array"
+            "big-endian and [count] for an array, then @ place, -> type, if field == number"
         )
+    return match
+
+
+def _known(found: Mapping[str, Field], name: str, other: str) -> Field:
+    """Return a field above another one.
+
+    Raises:
+        ValueError: There is none of that name.
+    """
+    if other not in found:
+        raise ValueError(f"field {name!r} names {other!r}, which is no field above it")
+    return found[other]
+
+
+def _whole(name: str, text: str) -> int:
+    try:
+        return int(text, 0)
+    except ValueError:
+        raise ValueError(f"field {name!r} is compared with {text!r}, which is no number") from None
+
+
+def _dtype_of(name: str, match: re.Match[str]) -> DType:
     kind, order, count = match[1], match[2], int(match[3]) if match[3] else None
     if count is not None and not 0 < count <= MAX_BYTES:
         raise BoundsError(f"field {name!r} has {count:,} elements; it must be 1 to {MAX_BYTES:,}")
     if kind in ("char", "pad"):
-        return f"{_TYPES[kind][0]}{count or 1}"
+        return np.dtype(f"{_TYPES[kind][0]}{count or 1}")
     code = (">" if order == "be" else "<") + _TYPES[kind]
-    return code if count is None else (code, (count,))
+    return np.dtype(code if count is None else (code, (count,)))
 
 
 def _of_dtype(dtype: DType, name: str, at: int) -> Iterator[Field]:
@@ -227,7 +307,11 @@ def _of_ctype(kind: CType, name: str, at: int) -> Iterator[Field]:
     elif _is_simple(kind):
         yield Field(name, _type_text(_scalar(kind)), at, _scalar(kind))
     else:
-        yield Field(name, f"pointer ({kind.__name__})", at, np.dtype(np.uintp))
+        pointed = vars(kind).get("_type_")
+        simple = isinstance(pointed, type) and issubclass(pointed, ctypes._SimpleCData)
+        target = _scalar(pointed) if simple and _is_simple(pointed) else None  # type: ignore[arg-type]
+        words = f"pointer ({kind.__name__})"
+        yield Field(name, words, at, np.dtype(np.uintp), target=target)
 
 
 def _element(array: type[ctypes.Array[_CData]]) -> tuple[CType, int]:
@@ -369,29 +453,65 @@ class StructureView:
 
     @handler
     def fields(self) -> Json:
-        """Read the bytes of the structure; return `at` and `values`, or the reason in `error`."""
+        """Read the structure; return `at`, `values`, `targets` (of pointers: start, stop), `error`.
+
+        A value is None where the field's condition does not hold.
+        """
         structure, region = self.structure, self._region()
         if structure is None or region is None:
-            return {"at": self.offset, "values": [], "error": ""}
+            return _values(self.offset, [])
         at = self.offset
         if at + structure.size > region.size:
             text = f"{structure.name} has {plural(structure.size, 'byte')}; there are fewer here."
-            return {"at": at, "values": [], "error": text}
+            return _values(at, [], error=text)
         try:
-            data = self._reader.read(region, (self._source(),), at, structure.size)[0]
+            data = self._read(region, at, structure.size)
+            values, targets = structure.values(data), dict[int, list[int]]()
+            for i, field in enumerate(structure.fields):
+                target = field.target
+                if target is None or values[i] is None:
+                    continue
+                start = _offset_of(region, field.number(data))
+                if start is None or start + target.itemsize > region.size:
+                    values[i] = f"{values[i]}: not in this region"
+                    continue
+                pointed = Field("", "", 0, _flat(target))
+                bytes_ = self._read(region, start, target.itemsize)
+                values[i] = f"{values[i]}: {pointed.value(bytes_)}"
+                targets[i] = [start, start + target.itemsize]
         except ClosedError:
-            return {"at": at, "values": [], "error": ""}
+            return _values(at, [])
         except DgkitError as error:
-            return {"at": at, "values": [], "error": str(error)}
-        return {"at": at, "values": structure.values(data), "error": ""}
+            return _values(at, [], error=str(error))
+        return _values(at, values, targets)
+
+    def _read(self, region: SessionRegion, at: int, size: int) -> bytes:
+        return self._reader.read(region, (self._source(),), at, size)[0]
 
     def of_page(self, page: Page) -> Json | None:
         """Return the same as fields() from a page that was read, or None if bytes are missing."""
         structure, at = self.structure, self.offset - page.at
         if structure is None or at < 0 or at + structure.size > len(page.parts[0]):
             return None
-        values = structure.values(page.parts[0][at : at + structure.size])
-        return {"at": self.offset, "values": values, "error": ""}
+        if any(field.target is not None for field in structure.fields):
+            return None
+        return _values(self.offset, structure.values(page.parts[0][at : at + structure.size]))
+
+
+def _values(
+    at: int, values: list[str | None], targets: dict[int, list[int]] | None = None, error: str = ""
+) -> Json:
+    return {"at": at, "values": values, "targets": targets or {}, "error": error}
+
+
+def _offset_of(region: SessionRegion, pointer: int) -> int | None:
+    """Return the offset in the region of an offset, or of an address in its host memory."""
+    if pointer < region.size:
+        return pointer
+    address = region.local.address if region.local is not None and region.place == "host" else None
+    if address is not None and address <= pointer < address + region.size:
+        return int(pointer - address)
+    return None
 
 
 def _record_dtype(region: SessionRegion | None) -> DType | None:
