@@ -15,7 +15,7 @@ import nbformat
 import pytest
 from nbconvert import HTMLExporter
 from nbgrader.api import Gradebook
-from nbgrader.preprocessors import ClearHiddenTests
+from nbgrader.preprocessors import ClearHiddenTests, ClearSolutions
 from support.jupyter.notebooks import run
 from support.processes.agents import python
 from support.teaching import skeleton, solution, source, write
@@ -484,6 +484,15 @@ def test_each_lab_has_a_drawing_and_what_a_teacher_needs_around_it(lab):
     assert stated
     assert sum(points) == int(stated[1])
     assert len(re.findall(r"^\*\*\d+ of 10\.\*\*", exam, re.M)) == 2
+
+
+def test_a_released_capstone_has_no_solution():
+    path = Path(__file__).parents[2] / "notebooks/testbed/dpu/capstone.ipynb"
+    released, _ = ClearSolutions().preprocess(nbformat.read(path, as_version=4), {})
+    (text,) = [each.source for each in released.cells if "FEEDER = " in each.source]
+    assert text.count("raise NotImplementedError()") == 3
+    assert "now + LENGTH" not in text
+    assert "fence=True" not in text
 
 
 def test_the_schedule_has_six_weeks_and_the_minutes_of_the_notebooks():

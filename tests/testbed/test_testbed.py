@@ -6,6 +6,7 @@ The guests are real kernels, emulated: what is measured there is no figure.
 import ast
 import contextlib
 import hashlib
+import importlib.util
 import json
 import os
 import signal
@@ -278,6 +279,16 @@ def test_a_pair_of_notebooks_runs_on_both_sides(names, bed):
         command = with_kernels(host, command)
     with meanwhile(bed, "host", command):
         passes(bed, "dpu", ["python3", "-c", dpu])
+
+
+def test_a_capstones_feeder_that_is_paused_gets_all_points_of_that_run(bed):
+    spec = importlib.util.spec_from_file_location(
+        "grade", ROOT / "notebooks/labs/teaching/capstone/grade.py"
+    )
+    grade = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(grade)
+    feeder = grade.feeder_of(ROOT / "notebooks/testbed/dpu/capstone.ipynb")
+    assert grade.grade(bed, feeder, ["paused"]) == sum(grade.CHECKS["paused"].values())
 
 
 @pytest.mark.parametrize("guest", ["dpu", "host"])

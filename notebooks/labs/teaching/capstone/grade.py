@@ -36,7 +36,8 @@ SIZE = EVENTS + 16 * 256
 LENGTH = 10  # seconds of a lease
 PAUSED_AT = 5  # batches that are trained before the takeover: the ring is full behind them
 SKEW_S = 3  # of the guests' clocks, and of a lease's whole seconds
-WAIT_S = 180.0
+WAIT_S = 180.0  # for one event
+RUN_S = 600.0
 END = "/tmp/capstone-end"
 
 # title, points; of both runs
@@ -78,7 +79,7 @@ def train() -> None:
         losses.append(int(memory.array[RING + len(losses) % SLOTS * BATCH :][:BATCH].sum()))
         words[HEAD // 8] = len(losses)
 
-    deadline = time.monotonic() + WAIT_S
+    deadline = time.monotonic() + RUN_S
     emit(ready=True)
     while time.monotonic() < deadline and (is_behind() or not Path(END).exists()):
         if (found := int(lease_word[0])) != seen:
@@ -132,7 +133,7 @@ class Run:
         def follow() -> None:
             printed, other, status = b"", b"", -1
             with contextlib.suppress(TimeoutError, dgkit.TestbedError):
-                for kind, content in self._bed.start(guest, command, timeout=WAIT_S + 60):
+                for kind, content in self._bed.start(guest, command, timeout=RUN_S + 60):
                     if kind == b"d":
                         status = int(content)
                         break
@@ -153,7 +154,9 @@ class Run:
         Or None once both feeders have ended: they cause no more events.
         """
         deadline = time.monotonic() + seconds
-        while (left := deadline - time.monotonic()) > 0:
+        while self._ending or not {1, 2} <= self.ended.keys():
+            if (left := deadline - time.monotonic()) <= 0:
+                return None
             try:
                 event = self.events.get(timeout=left)
             except queue.Empty:
@@ -169,8 +172,6 @@ class Run:
                     raise RuntimeError(f"the trainer in the host guest ended: {event['text']}")
             if wanted(event):
                 return event
-            if {1, 2} <= self.ended.keys() and not self._ending:
-                return None
         return None
 
     def signal(self, holder: int, name: str) -> None:
