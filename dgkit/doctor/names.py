@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 import msgspec
@@ -177,4 +177,7 @@ def blocks(text: str) -> Iterator[tuple[int, list[str]]]:
         yield first, block
 
 
-NAMES = Names(Path(__file__).with_name("names.txt").read_text("utf-8"))
+@cache
+def known() -> Names:
+    """Return the names of names.txt, which only an unknown error text needs."""
+    return Names(Path(__file__).with_name("names.txt").read_text("utf-8"))

@@ -15,7 +15,7 @@ from .diagnosis import Diagnosis
 from .facts import kernel_log, pci_ids
 from .finding import Finding, Verdict
 from .machine import Machine
-from .names import NAMED, NAMES, Name, found
+from .names import NAMED, Name, found, known
 from .symptom_table import KERNEL, SYMPTOMS, Cause, Symptom
 
 MAX_TEXT = 1 << 20  # characters of a log that are looked at: its last ones
@@ -157,13 +157,14 @@ def taken_apart(text: str) -> list[Match]:
     best: tuple[int, str, list[Name], list[Name]] = (0, "", [], [])
     lines = (line.strip()[:_MAX_LINE] for line in text[-MAX_TEXT:].splitlines())
     # Of lines that differ in numbers only, the last one: a log of a training has thousands.
+    table = known()
     for line in {re.sub(r"\d+", "0", line): line for line in lines}.values():
-        named = NAMES.named(line)
+        named = table.named(line)
         names = [one for one in named if one.kind == "name"]
         about = len(names) + sum(bool(re.search(pattern, line)) for pattern, *_ in _PARTS)
         ways = [*(one for one in named if one.kind == "error"), *_ways(line, about)]
         if not ways and about:
-            ways = found(line, NAMES.last_ways)[:1]
+            ways = found(line, table.last_ways)[:1]
         count = about + 2 * len(ways)
         if count > best[0]:
             best = (count, line, names, ways)
@@ -173,7 +174,7 @@ def taken_apart(text: str) -> list[Match]:
 
 def _ways(line: str, about: int) -> list[Name]:
     """Return the ways to fail that a line tells of; some only of something that it names."""
-    ways = found(" ".join([line, *_errors(line)]), NAMES.ways)
+    ways = found(" ".join([line, *_errors(line)]), known().ways)
     return [way for way in ways if about or NAMED not in way.checks]
 
 

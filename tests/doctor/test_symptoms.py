@@ -19,7 +19,8 @@ from dgkit.doctor.collect.reader import Reading
 from dgkit.doctor.format.pages import symptom_page
 from dgkit.doctor.goals import Goal
 from dgkit.doctor.machine import Machine
-from dgkit.doctor.names import NAMED, NAMES, Names
+from dgkit.doctor.names import NAMED, Names
+from dgkit.doctor.names import known as known_names
 from dgkit.doctor.registry import checks
 from dgkit.doctor.symptom_table import SYMPTOMS, read_table
 from dgkit.doctor.symptoms import (
@@ -190,7 +191,7 @@ def test_a_line_that_is_not_in_the_table_is_taken_apart(
 def test_what_names_nothing_is_not_taken_apart_and_each_name_has_checks() -> None:
     assert taken_apart("segmentation fault, status 12\nerrors: 999, E2MUCH") == []
     known = {check.name for check in checks()}
-    assert all(set(name.checks) <= known | {NAMED} for name in NAMES.all)
+    assert all(set(name.checks) <= known | {NAMED} for name in known_names().all)
 
 
 def test_a_name_is_found_in_any_spelling_and_the_longest_wins() -> None:

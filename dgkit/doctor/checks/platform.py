@@ -150,11 +150,12 @@ def _judge_vmm(machine: Machine, gpu: Gpu, found: str) -> Finding | None:
 
 
 _AMD = 0x1002
+_DISPLAY = 0x0300  # class of a GPU with a display; others are for computing
 _MUCH = 4 << 30  # bytes of a window that no integrated GPU has
 
 
 def _unjudged(machine: Machine) -> list[str]:
-    """Return the AMD GPUs that are there for computing: several, large, or refused by the driver.
+    """Return the AMD GPUs that are there for computing: several, large, without a display, refused.
 
     One integrated GPU of a laptop is none of these.
     """
@@ -168,8 +169,10 @@ def _unjudged(machine: Machine) -> list[str]:
     def computes(device: pci.PciDevice) -> bool:
         resource = machine.read.text(f"{pci.DEVICES}/{device.address}/resource").text
         first = gpus.window_sizes(resource)[:1]
-        return any(size >= _MUCH for size in first) or any(
-            line.about(device.address) for line in errors
+        return (
+            device.kind != _DISPLAY
+            or any(size >= _MUCH for size in first)
+            or any(line.about(device.address) for line in errors)
         )
 
     several = len(every) > 1
