@@ -77,9 +77,7 @@ UCX: network device 'mlx5_0:1' is not available
 UCX: failed to open memory domain mlx5_0
 NIXL: nixl._bindings.nixlBackendError: NIXL_ERR_BACKEND
 CUDA: Error 802: system not yet initialized
-CUDA: Error 804: forward compatibility was attempted on non supported HW
 CUDA: CUDA-capable device(s) is/are busy or unavailable
-CUDA: CUDA_ERROR_TOO_MANY_PEERS
 CUDA: cuda driver library init failure: 3
 nvidia-smi: Failed to initialize NVML: Unknown Error
 nvidia-smi: Failed to initialize NVML: Driver/library version mismatch
