@@ -142,6 +142,11 @@ def _number(prefix: str, found: re.Match[str]) -> str:
     return f"{found[0]} {prefix} {found[1].lower().lstrip('0')} "
 
 
+def spelt(line: str) -> str:
+    """Return a line with the parts of its identifiers as words: NOT_FOUND is `not found`."""
+    return " ".join(part.lower() for part in _SYLLABLE.findall(line))
+
+
 def _stands_out(line: str, first: int, end: int) -> bool:
     """Return whether two letters are capitals, or a part of a longer name."""
     glued = _joins(line[first - 1 : first]) or _joins(line[end : end + 1])

@@ -15,7 +15,7 @@ from .diagnosis import Diagnosis
 from .facts import kernel_log, pci_ids
 from .finding import Finding, Verdict
 from .machine import Machine
-from .names import NAMED, Name, found, known
+from .names import NAMED, Name, found, known, spelt
 from .symptom_table import KERNEL, SYMPTOMS, Cause, Symptom
 
 MAX_TEXT = 1 << 20  # characters of a log that are looked at: its last ones
@@ -174,7 +174,8 @@ def taken_apart(text: str) -> list[Match]:
 
 def _ways(line: str, about: int) -> list[Name]:
     """Return the ways to fail that a line tells of; some only of something that it names."""
-    ways = found(" ".join([line, *_errors(line)]), known().ways)
+    text = " ".join([line, *_errors(line)])
+    ways = found(text, known().ways) or found(spelt(line), known().ways)
     return [way for way in ways if about or NAMED not in way.checks]
 
 
