@@ -281,7 +281,9 @@ static int create_cq(struct devx *d)
 		.collapsed = is_collapsed,
 		.entry_size = size,
 		.record = (uint32_t *)record,
-		.event_fd = -1,
+		.event = q->o.event,
+		.event_fd = record ? dg_mlx5_event_fd() : -1,
+		.async_fd = dg_mlx5_event_fd(),
 		.is_checked = !get(d->in, CQC_OVERRUN),
 	};
 	if (!status && dg_nic_cq_open(dg_mlx5_nic(), &config, &q->nic_cq))
@@ -331,6 +333,8 @@ static int open_qp(struct devx *d, struct qp *q)
 		.receive_sges = receives ? (uint32_t)stride / 16 : 0,
 		.doorbell_mode = DG_NIC_RECORD,
 		.user_index = (uint32_t)get(c, QPC_USER_INDEX),
+		.async_fd = dg_mlx5_event_fd(),
+		.event = q->o.event,
 	};
 	uint8_t *ring, *record;
 	/* The receive ring, then the send ring. */
@@ -526,6 +530,17 @@ static const struct mailbox {
 	{QUERY_QP, 16, 256, .query = query_qp},
 };
 
+/* What an adapter of this kind can create, and this one cannot: keys, shared queues, DC, steering, general objects. */
+static bool is_missing(uint32_t opcode)
+{
+	static const uint16_t opcodes[] = {0x200, 0x600, 0x700, 0x705, 0x710, 0x717, 0x771, 0x782, 0x80e, 0x816, 0x900, 0x904, 0x908,
+					   0x90c, 0x912, 0x916, 0x930, 0x933, 0x936, 0x939, 0x93d, 0x940, 0xa00};
+	for (uint32_t i = 0; i < sizeof opcodes / sizeof opcodes[0]; i++)
+		if (opcodes[i] == opcode)
+			return true;
+	return false;
+}
+
 static const struct mailbox *find_mailbox(uint32_t opcode)
 {
 	for (uint32_t i = 0; i < sizeof mailboxes / sizeof mailboxes[0]; i++)
@@ -534,40 +549,62 @@ static const struct mailbox *find_mailbox(uint32_t opcode)
 	return NULL;
 }
 
-/* Runs the command, whose input and output are attributes of the request. offset: of the function in the table, for
- * the request's method. Returns 0, with what the adapter answered stored, or a negative errno. */
+/* Runs the command in d->in, which is the request's attribute `input`. offset: of the function in the table, for the
+ * request's method. Stores the answer in d->out, and a status in *status. Returns 0 or a negative errno. */
+static int run_command(struct request *r, struct devx *d, size_t offset, int *status)
+{
+	int (*function)(struct devx *) = NULL;
+	const struct mailbox *m = find_mailbox((uint32_t)get(d->in, OPCODE));
+	if (m)
+		memcpy(&function, (const char *)m + offset, sizeof function);
+	if (!r->context->has_devx || !function)
+		return is_missing((uint32_t)get(d->in, OPCODE)) ? -EOPNOTSUPP : -EINVAL;
+	if (d->o && (d->o->kind != KIND_QP || ((struct qp *)d->o)->number != get(d->in, NUMBER)))
+		return -EINVAL;
+	*status = d->in_size < m->in	? refuse(d, BAD_INPUT_LENGTH, OPCODE)
+		  : d->out_size < m->out ? refuse(d, BAD_OUTPUT_LENGTH, OPCODE)
+					 : function(d);
+	if (!*status)
+		return 0;
+	memset(d->out, 0, d->out_size);
+	d->out[0] = (uint8_t)*status;
+	if (d->out_size >= 8)
+		set(d->out, FIELD(32, 32), d->syndrome);
+	return 0;
+}
+
+/* The same for a command whose answer is the next attribute: a status other than 0 is an error. *made: the object. */
 static int run(struct request *r, uint32_t input, size_t offset, struct object **made)
 {
 	struct devx d = {.context = r->context, .o = r->object, .in_size = dg_mlx5_length(r, input),
 			 .out_size = dg_mlx5_length(r, input + 1)};
-	int (*function)(struct devx *) = NULL, rc = -ENOMEM, status = GOOD;
+	int rc = -ENOMEM, status = GOOD;
 	d.in = malloc(d.in_size);
 	d.out = calloc(1, d.out_size);
 	if (d.in && d.out)
 		rc = dg_mlx5_get(r, input, d.in, d.in_size);
-	const struct mailbox *m = rc ? NULL : find_mailbox((uint32_t)get(d.in, OPCODE));
-	if (m)
-		memcpy(&function, (const char *)m + offset, sizeof function);
-	if (!rc && (!r->context->has_devx || !function))
-		rc = -EINVAL;
-	if (!rc && d.o && (d.o->kind != KIND_QP || ((struct qp *)d.o)->number != get(d.in, NUMBER)))
-		rc = -EINVAL;
-	if (!rc) {
-		status = d.in_size < m->in	? refuse(&d, BAD_INPUT_LENGTH, OPCODE)
-			 : d.out_size < m->out ? refuse(&d, BAD_OUTPUT_LENGTH, OPCODE)
-					       : function(&d);
-		if (status) {
-			memset(d.out, 0, d.out_size);
-			d.out[0] = (uint8_t)status;
-			set(d.out, FIELD(32, 32), d.syndrome);
-		}
+	if (!rc)
+		rc = run_command(r, &d, offset, &status);
+	if (made)
+		*made = rc || status ? NULL : d.o;
+	if (!rc)
 		rc = dg_mlx5_put(r, input + 1, d.out, d.out_size);
-	}
 	free(d.in);
 	free(d.out);
-	if (made)
-		*made = status ? NULL : d.o;
 	return rc ? rc : status ? -EREMOTEIO : 0;
+}
+
+int dg_mlx5_devx_answer(struct request *r, uint32_t input, uint8_t *out, uint32_t size)
+{
+	struct devx d = {.context = r->context, .o = r->object, .in_size = dg_mlx5_length(r, input), .out = out,
+			 .out_size = size};
+	int status;
+	d.in = malloc(d.in_size);
+	int rc = d.in ? dg_mlx5_get(r, input, d.in, d.in_size) : -ENOMEM;
+	if (!rc)
+		rc = size ? run_command(r, &d, offsetof(struct mailbox, query), &status) : -EINVAL;
+	free(d.in);
+	return rc;
 }
 
 int dg_mlx5_devx_other(struct request *r)

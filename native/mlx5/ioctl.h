@@ -37,5 +37,16 @@ int dg_mlx5_devx_create(struct request *r);
 int dg_mlx5_devx_modify(struct request *r);
 int dg_mlx5_devx_query(struct request *r);
 int dg_mlx5_umem_reg(struct request *r);
+/* Queries an object by the command in attribute `input`, and stores what the adapter answers, which may be an error.
+ * Returns 0 or a negative errno. */
+int dg_mlx5_devx_answer(struct request *r, uint32_t input, uint8_t *out, uint32_t size);
+
+/* devx_event.c: methods */
+int dg_mlx5_event_channel(struct request *r);
+int dg_mlx5_command_channel(struct request *r);
+int dg_mlx5_async_query(struct request *r);
+int dg_mlx5_subscribe(struct request *r);
+/* Returns where the NIC writes events of DEVX objects, or -1. */
+int dg_mlx5_event_fd(void);
 
 #endif

@@ -13,6 +13,7 @@
  *	uverbs.c          write(2): headers, lengths and addresses, as ib_uverbs checks them
  *	uverbs_ioctl.c    ioctl(2): attributes, in the same way; doorbell pages, dma-bufs
  *	devx.c            commands in the adapter's own format (DEVX), and the memory that they name
+ *	devx_event.c      events of what these make
  *	ucma.c            the same on /dev/infiniband/rdma_cm: connections by addresses (ucma.h)
  *	uverbs_context.c  commands about the device, the port, a context
  *	uverbs_qp.c       commands about queue pairs
@@ -196,6 +197,9 @@ struct call {
 };
 
 /* preload.c */
+/* Take the lock, and give it back. */
+void dg_mlx5_enter(void);
+void dg_mlx5_leave(void);
 /* Returns how many adapters the program sees. */
 uint32_t dg_mlx5_adapters(void);
 /* Returns the channel of the connection manager with this descriptor, or NULL. */
@@ -215,6 +219,9 @@ int dg_mlx5_close(int fd);
 int dg_mlx5_copy_user(void *ours, uint64_t address, size_t size, bool write);
 int dg_mlx5_write(struct context *x, const void *command, size_t size);
 int dg_mlx5_ioctl(struct context *x, const void *request);
+
+/* devx_event.c */
+void dg_mlx5_events_forked(void);
 
 /* ucma.c: as uverbs.c */
 /* Makes a channel. Returns its descriptor, which the functions below do not close, or a negative errno. */

@@ -48,13 +48,13 @@ static pid_t owner;  /* the process that has these tables: a child of vfork() do
 /* In a pass of the NIC, or with the lock: a signal handler that calls exit() there must not clean up. */
 static _Thread_local bool inside;
 
-static void enter(void)
+void dg_mlx5_enter(void)
 {
 	pthread_mutex_lock(&lock);
 	inside = true;
 }
 
-static void leave(void)
+void dg_mlx5_leave(void)
 {
 	inside = false;
 	pthread_mutex_unlock(&lock);
@@ -202,7 +202,7 @@ static int copied[2] = {-1, -1};
 
 static void fork_prepare(void)
 {
-	enter();
+	dg_mlx5_enter();
 	if (!dg_mlx5_has_pages() || pipe2(copied, O_CLOEXEC))
 		copied[0] = -1;
 }
@@ -217,7 +217,7 @@ static void fork_parent(void)
 			continue;
 		dg_mlx5_close(copied[0]);
 	}
-	leave();
+	dg_mlx5_leave();
 }
 
 static void fork_child(void)
@@ -228,13 +228,14 @@ static void fork_child(void)
 	dg_mlx5_objects_forked();
 	dg_mlx5_nic_forked();
 	dg_mlx5_cm_forked();
+	dg_mlx5_events_forked();
 	for (int fd = 0; fd < MAX_FDS; fd++)
 		cm_channels[fd] = NULL;
 	if (copied[0] >= 0) {
 		dg_mlx5_close(copied[0]);
 		dg_mlx5_close(copied[1]);
 	}
-	leave();
+	dg_mlx5_leave();
 }
 
 int __open_2(const char *path, int flags); /* not in all headers */
@@ -266,10 +267,10 @@ static int open_node(int fd, int adapter)
 	x->fd = fd;
 	x->pid = getpid();
 	x->adapter = (uint32_t)adapter;
-	enter();
+	dg_mlx5_enter();
 	prepare();
 	contexts[fd] = x;
-	leave();
+	dg_mlx5_leave();
 	return fd;
 }
 
@@ -279,7 +280,7 @@ static int open_cm(int node_fd, int flags)
 	static uint64_t serial;
 	struct cm_channel *c;
 	dg_mlx5_close(node_fd);
-	enter();
+	dg_mlx5_enter();
 	prepare();
 	int fd = dg_mlx5_cm_open(&c);
 	if (fd >= MAX_FDS) {
@@ -291,7 +292,7 @@ static int open_cm(int node_fd, int flags)
 		cm_channels[fd] = c;
 		cm_serials[fd] = ++serial;
 	}
-	leave();
+	dg_mlx5_leave();
 	if (fd >= 0)
 		fcntl(fd, F_SETFL, flags & O_NONBLOCK);
 	return result(fd);
@@ -358,7 +359,7 @@ VISIBLE int close(int fd)
 	struct cm_channel *cm = dg_mlx5_cm_channel(fd);
 	if ((!x && !c && !cm) || owner != getpid())
 		return real(fd);
-	enter();
+	dg_mlx5_enter();
 	if (x)
 		close_context(x);
 	if (c) {
@@ -369,7 +370,7 @@ VISIBLE int close(int fd)
 		cm_channels[fd] = NULL;
 		dg_mlx5_cm_close(cm);
 	}
-	leave();
+	dg_mlx5_leave();
 	return real(fd);
 }
 
@@ -424,13 +425,13 @@ static int write_cm(int fd, const void *bytes, size_t size)
 	struct pollfd readable = {.fd = fd, .events = POLLIN};
 	uint64_t begun = 0;
 	for (uint32_t tries = 0;; tries++) {
-		enter();
+		dg_mlx5_enter();
 		struct cm_channel *c = dg_mlx5_cm_channel(fd);
 		const bool is_open = c && (!begun || cm_serials[fd] == begun);
 		const int rc = is_open ? dg_mlx5_cm_write(c, bytes, size, tries < LISTENER_TRIES) : -EBADF;
 		const bool waits = is_open && !(fcntl(fd, F_GETFL) & O_NONBLOCK);
 		const uint64_t serial = is_open ? cm_serials[fd] : begun;
-		leave();
+		dg_mlx5_leave();
 		if (rc == -EINPROGRESS) {
 			usleep(LISTENER_US);
 			continue;
@@ -453,9 +454,9 @@ VISIBLE ssize_t write(int fd, const void *bytes, size_t size)
 	}
 	if (!x)
 		return real(fd, bytes, size);
-	enter();
+	dg_mlx5_enter();
 	const int rc = x->pid == getpid() ? dg_mlx5_write(x, bytes, size) : -EIO;
-	leave();
+	dg_mlx5_leave();
 	return rc ? result(rc) : (ssize_t)size;
 }
 
@@ -471,9 +472,9 @@ VISIBLE int ioctl(int fd, unsigned long request, ...)
 		return real(fd, request, argument);
 	if (request != RDMA_VERBS_IOCTL)
 		return result(-ENOTTY);
-	enter();
+	dg_mlx5_enter();
 	const int rc = x->pid == getpid() ? dg_mlx5_ioctl(x, argument) : -EIO;
-	leave();
+	dg_mlx5_leave();
 	return result(rc);
 }
 
@@ -498,14 +499,14 @@ VISIBLE ssize_t read(int fd, void *bytes, size_t size)
 			memcpy(bytes, &event, wanted);
 			return n;
 		}
-		enter();
+		dg_mlx5_enter();
 		struct object *o = dg_mlx5_event_object(event.element);
 		if (o) {
 			++*(is_async ? &o->async_reported : &((struct cq *)o)->reported);
 			event.element = o->user_handle;
 			memcpy(bytes, &event, wanted);
 		}
-		leave();
+		dg_mlx5_leave();
 		if (o)
 			return n;
 	}
@@ -588,11 +589,11 @@ __attribute__((destructor)) static void close_all(void)
 {
 	if (opener != getpid() || inside)
 		return;
-	enter();
+	dg_mlx5_enter();
 	for (int fd = 0; fd < MAX_FDS; fd++)
 		if (contexts[fd])
 			close_context(contexts[fd]);
-	leave();
+	dg_mlx5_leave();
 	if (dg_mlx5_is_single_threaded())
 		dg_mlx5_close_nic();
 }

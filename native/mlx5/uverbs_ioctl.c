@@ -97,6 +97,8 @@ static int reg_dmabuf(struct request *r)
 		return errno == EBADF ? -EBADF : -EINVAL;
 	if (offset > (uint64_t)size || length > (uint64_t)size - offset)
 		return -EINVAL;
+	if (!iova) /* of a program that then registers the address (NCCL) */
+		return -EOPNOTSUPP;
 	struct mr *m;
 	TRY(dg_mlx5_add_mr(r->context, (uint32_t)dg_mlx5_value(r, PD), iova, length, iova,
 			   (uint32_t)dg_mlx5_value(r, ACCESS_FLAGS), true, &m));
@@ -161,6 +163,15 @@ static const struct method methods[] = {
 	 {OBJECT(KIND_ANY), COMMAND_IN, COMMAND_OUT}},
 	{MLX5_IB_OBJECT_DEVX_OBJ, MLX5_IB_METHOD_DEVX_OBJ_QUERY, OWN, dg_mlx5_devx_query,
 	 {OBJECT(KIND_ANY), COMMAND_IN, COMMAND_OUT}},
+	{MLX5_IB_OBJECT_DEVX_OBJ, MLX5_IB_METHOD_DEVX_OBJ_ASYNC_QUERY, OWN, dg_mlx5_async_query,
+	 {OBJECT(KIND_ANY), COMMAND_IN, {DESCRIPTOR, false, 0, 0, 0}, INPUT(8), {IN, false, 2, 8, 0}}},
+	{MLX5_IB_OBJECT_DEVX_ASYNC_CMD_FD, MLX5_IB_METHOD_DEVX_ASYNC_CMD_FD_ALLOC, OWN, dg_mlx5_command_channel,
+	 {NEW_HANDLE}},
+	{MLX5_IB_OBJECT_DEVX_ASYNC_EVENT_FD, MLX5_IB_METHOD_DEVX_ASYNC_EVENT_FD_ALLOC, OWN, dg_mlx5_event_channel,
+	 {NEW_HANDLE, FLAGS}},
+	{MLX5_IB_OBJECT_DEVX, MLX5_IB_METHOD_DEVX_SUBSCRIBE_EVENT, OWN, dg_mlx5_subscribe,
+	 {{DESCRIPTOR, false, 0, 0, 0}, {HANDLE, true, 0, 0, KIND_DEVX}, {IN, false, 2, UINT16_MAX, 0}, OPTIONAL_INPUT(4),
+	  OPTIONAL_INPUT(8)}},
 };
 
 static const struct method *find(uint32_t object, uint32_t number)

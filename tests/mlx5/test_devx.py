@@ -11,6 +11,7 @@ ROOT = Path(__file__).parents[2]
 # The kernel refuses with an errno, the adapter with a status and the first bit of the wrong field.
 REFUSED = """\
 another opcode than the method's: Invalid argument
+CREATE_MKEY: Operation not supported
 an unknown opcode: Invalid argument
 8 bytes: Invalid argument
 an answer at address 8: Bad address
@@ -51,6 +52,13 @@ ONE = """\
 a wrong rkey: opcode 13, syndrome 0x13
 then the state is 6
 """
+EVENTS = """\
+a completion: 72 bytes, cookie 0xabcd, type 0, its object
+by eventfd: 1
+a wrong doorbell: 72 bytes, cookie 0xef, type 5, its object
+of another kind of object: Invalid argument
+a query: wr_id 77, state 3
+"""
 
 
 @pytest.fixture(scope="module")
@@ -86,6 +94,10 @@ def test_rings_on_a_gpu_are_read_and_written_there(program, home, tmp_path):
 def test_two_processes_exchange_messages_by_hand(program, home):
     output = run(program, home, "two")
     assert output == "500 messages each way, 0 wrong here, 0 there\n"
+
+
+def test_events_reach_those_who_subscribed(program, home):
+    assert run(program, home, "events") == EVENTS
 
 
 def test_wrong_commands_get_the_kernels_errors_and_the_adapters_statuses(program, home):

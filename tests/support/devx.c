@@ -3,8 +3,8 @@
  * A program on DEVX alone: PD, CQ and queue pairs by commands, entries and doorbells by hand.
  *
  * devx one: two queue pairs of a process; devx gpu: the same with rings, CQs and bytes on a GPU, as GPUNetIO has them
- * behind its CPU proxy; devx two: of two processes, each with the same work; devx refusals: what wrong commands are
- * answered.
+ * behind its CPU proxy; devx two: of two processes, each with the same work; devx events: of a CQ and a queue pair, by
+ * cookie and by eventfd, and an asynchronous query; devx refusals: what wrong commands are answered.
  */
 #include <dlfcn.h>
 #include <endian.h>
@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -256,18 +257,23 @@ static void start_gpu(void)
 	CHECK(!init(0) && !retain(&driver_context, 0) && !make_current(driver_context));
 }
 
-static void one(void)
+static void connect_both(struct end ends[2], struct address at[2])
 {
-	struct end ends[2] = {0};
-	struct address at[2];
-	int wrong = 0;
-	open_context();
 	for (int i = 0; i < 2; i++) {
 		open_end(&ends[i]);
 		at[i] = address_of(&ends[i]);
 	}
 	for (int i = 0; i < 2; i++)
 		connect_end(&ends[i], at[i].qpn, at[!i].qpn);
+}
+
+static void one(void)
+{
+	struct end ends[2] = {0};
+	struct address at[2];
+	int wrong = 0;
+	open_context();
+	connect_both(ends, at);
 	for (int i = 0; i < WORKS; i++) {
 		memset(ends[0].bytes, i, PAGE);
 		CHECK(!ends[0].gpu || !to_gpu(ends[0].gpu + 2 * PAGE, ends[0].bytes, PAGE));
@@ -340,6 +346,61 @@ static void two(void)
 	printf("%d messages each way, %d wrong here, %s there\n", WORKS, wrong, status ? "some" : "0");
 }
 
+/* Reads an event of a channel, and prints it. */
+static void show_event(const char *what, struct mlx5dv_devx_event_channel *c, uint32_t number)
+{
+	struct {
+		struct mlx5dv_devx_async_event_hdr header;
+		uint8_t eqe[64];
+	} e;
+	const ssize_t n = mlx5dv_devx_get_event(c, &e.header, sizeof e);
+	CHECK(n > 0);
+	printf("%s: %zd bytes, cookie %#llx, type %d, %s object\n", what, n, (unsigned long long)e.header.cookie, e.eqe[1],
+	       get(e.eqe, 8 * (e.eqe[1] == 4 ? 32 : 56), 32) == number ? "its" : "another");
+}
+
+static void events(void)
+{
+	struct end ends[2] = {0};
+	struct address at[2];
+	uint64_t count;
+	open_context();
+	connect_both(ends, at);
+	struct mlx5dv_devx_event_channel *c = mlx5dv_devx_create_event_channel(context, 0);
+	const int fd = eventfd(0, 0);
+	CHECK(c && fd >= 0);
+	CHECK(!mlx5dv_devx_subscribe_devx_event(c, ends[0].cq, 4, (uint16_t[]){0, 4}, 0xabcd));
+	CHECK(!mlx5dv_devx_subscribe_devx_event(c, ends[0].qp, 2, (uint16_t[]){5}, 0xef));
+	CHECK(!mlx5dv_devx_subscribe_devx_event_fd(c, fd, ends[0].cq, 0));
+	__atomic_store_n((uint32_t *)(ends[0].records + 68), 0, __ATOMIC_RELEASE); /* arms the CQ */
+	post_send(&ends[0], MLX5_OPCODE_RDMA_WRITE, at[0].qpn, &at[1], 8);
+	show_event("a completion", c, ends[0].cqn);
+	CHECK(read(fd, &count, sizeof count) == sizeof count);
+	printf("by eventfd: %d\n", (int)count);
+	take(&ends[0]);
+	__atomic_store_n((uint32_t *)ends[0].records + 1, htobe32(0x1000), __ATOMIC_RELEASE); /* beyond the ring */
+	show_event("a wrong doorbell", c, at[0].qpn);
+	errno = mlx5dv_devx_subscribe_devx_event(c, ends[0].cq, 2, (uint16_t[]){5}, 1);
+	printf("of another kind of object: %s\n", strerror(errno));
+	mlx5dv_devx_destroy_event_channel(c);
+
+	struct mlx5dv_devx_cmd_comp *answers = mlx5dv_devx_create_cmd_comp(context);
+	struct {
+		struct mlx5dv_devx_async_cmd_hdr header;
+		uint8_t out[272];
+	} answer;
+	CHECK(answers);
+	command(QUERY_QP);
+	set(72, 24, at[1].qpn);
+	CHECK(!mlx5dv_devx_obj_query_async(ends[1].qp, in, 16, 272, 77, answers));
+	CHECK(!mlx5dv_devx_get_async_cmd_comp(answers, &answer.header, sizeof answer));
+	printf("a query: wr_id %d, state %d\n", (int)answer.header.wr_id, (int)get(answer.out, QPC, 4));
+	mlx5dv_devx_destroy_cmd_comp(answers);
+	close_end(&ends[0]);
+	close_end(&ends[1]);
+	CHECK(!ibv_close_device(context));
+}
+
 /* Prints what a command is answered. */
 static void show(const char *what, int rc)
 {
@@ -371,6 +432,8 @@ static void refusals(void)
 	const uint32_t qpn = address_of(&e).qpn;
 	command(0x100);
 	show("another opcode than the method's", mlx5dv_devx_obj_create(context, in, 16, out, 16) ? 0 : 1);
+	command(0x200);
+	show("CREATE_MKEY", mlx5dv_devx_obj_create(context, in, 272, out, 16) ? 0 : 1);
 	errno = mlx5dv_devx_general_cmd(context, (command(0x999), in), 16, out, 16);
 	show("an unknown opcode", errno);
 	errno = mlx5dv_devx_general_cmd(context, (command(0x100), in), 8, out, 16);
@@ -436,6 +499,6 @@ int main(int argc, char **argv)
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	if (!strcmp(mode, "gpu"))
 		start_gpu();
-	!strcmp(mode, "two") ? two() : !strcmp(mode, "refusals") ? refusals() : one();
+	!strcmp(mode, "two") ? two() : !strcmp(mode, "refusals") ? refusals() : !strcmp(mode, "events") ? events() : one();
 	return 0;
 }
