@@ -136,11 +136,11 @@ static int refuse_qpc(struct devx *d, enum status status, uint32_t field)
 
 static int query_hca_cap(struct devx *d)
 {
-	enum { GENERAL = 0, ATOMIC = 3, ROCE = 4, GENERAL_2 = 0x20 };
+	enum { GENERAL = 0, ATOMIC = 3, ROCE = 4 };
 	enum { CAS = 1, FETCH_ADD = 2, MASKED_CAS = 4, MASKED_FETCH_ADD = 8, BYTES_4 = 1 << 2, BYTES_8 = 1 << 3 };
 	/* Fields of the structures cmd_hca_cap, atomic_caps and roce_caps, behind the header. */
 	static const struct { uint16_t type; uint32_t field; uint64_t value; } caps[] = {
-		{GENERAL, FIELD(32, 1), 1}, /* hca_cap_2 */
+		{GENERAL, FIELD(32, 1), 1}, /* hca_cap_2: that kind can be asked for */
 		{GENERAL, FIELD(128, 8), 15}, /* log_max_srq_sz */
 		{GENERAL, FIELD(136, 8), 15}, /* log_max_qp_sz */
 		{GENERAL, FIELD(155, 5), 10}, /* log_max_qp */
@@ -177,19 +177,15 @@ static int query_hca_cap(struct devx *d)
 		{ROCE, FIELD(192, 16), 0xffff}, /* r_roce_max_src_udp_port */
 		{ROCE, FIELD(208, 16), 0xc000}, /* r_roce_min_src_udp_port */
 		{ROCE, FIELD(240, 16), 1}, /* roce_address_table_size */
-		{GENERAL_2, FIELD(0, 1), 0},
 	};
+	enum { KINDS = 0x40 }; /* of capabilities: what is not here is all 0 */
 	const uint32_t type = (uint32_t)get(d->in, OP_MOD) >> 1; /* now and at most are the same */
-	bool is_known = false;
 	for (uint32_t i = 0; i < sizeof caps / sizeof caps[0]; i++) {
 		const uint32_t field = caps[i].field + (DEVX_HEADER * 8 << 8), end = (field >> 8) + (field & 255);
-		if (caps[i].type != type)
-			continue;
-		is_known = true;
-		if (end <= 8 * d->out_size)
+		if (caps[i].type == type && end <= 8 * d->out_size)
 			set(d->out, field, caps[i].value);
 	}
-	return is_known ? GOOD : refuse(d, BAD_PARAMETER, OP_MOD);
+	return type < KINDS ? GOOD : refuse(d, BAD_PARAMETER, OP_MOD);
 }
 
 static int query_roce_address(struct devx *d)

@@ -22,7 +22,7 @@ base = ctypes.addressof(ctypes.c_char.from_buffer(pages)) + PAGE
 for guard in base - PAGE, base + SIZE:
     assert libc.mprotect(ctypes.c_void_p(guard), PAGE, 0) == 0
 command, response, RINGS = base, base + PAGE, range(base + 2 * PAGE, base + SIZE // 2, PAGE)
-KNOWN = "EINVAL ENOSPC EFAULT EOPNOTSUPP ENOENT EBADF EBUSY ENOMEM EMFILE ENOTTY"
+KNOWN = "EINVAL ENOSPC EFAULT EOPNOTSUPP ENOENT EBADF EBUSY ENOMEM EMFILE ENOTTY EREMOTEIO"
 KNOWN += " ETIMEDOUT EPROTONOSUPPORT ENOSYS EADDRINUSE EADDRNOTAVAIL EAGAIN EACCES EAFNOSUPPORT"
 KNOWN = {getattr(errno, name) for name in KNOWN.split()}
 BAD = [0, 8, 4096, base - 8, base - PAGE, base + SIZE - 4, base + SIZE, 1 << 47, 2**64 - 8]
@@ -177,7 +177,7 @@ def ioctl():
         for _ in range(count)
     )
     header = struct.pack(
-        "<4HQII", 24 + 16 * count, chance.choice([0, 7, 0x1006, 0x1006, 0xFFFF]),
+        "<4HQII", 24 + 16 * count, chance.choice([0, 7, 0x1008, 0x1002, 0xFFFF]),
         chance.choice([0, 0x1000, 0x1001]), count, 0, 0, 0,
     )
     body = header + attributes
@@ -186,6 +186,85 @@ def ioctl():
     ctypes.memmove(command, body, len(body))
     request = chance.choice([0xC0181B01] * 9 + [0x5401])
     call(libc.ioctl, fd, request, chance.choice([*BAD, *[command] * 20]))
+
+
+def put(mailbox, *fields):
+    for at, width, number in fields:
+        for bit in range(at + width - 1, at - 1, -1):
+            mailbox[bit // 8] = mailbox[bit // 8] & ~(128 >> bit % 8) | (number & 1) << 7 - bit % 8
+            number >>= 1
+
+
+# A command of DEVX, as the method, the kind of what it makes, the mailbox.
+def mailbox():
+    pick, pd = handle, handle("pd")
+    umem, cq, qp = pick("umem"), pick("devx cq number"), pick("devx qp number")
+    mail = bytearray(272)
+    opcodes = [0x100, 0x760, 0x800, *[0x400, 0x500] * 2, 0x50B, 0x502, 0x503, 0x504, 0x507, 0x50A]
+    opcode = chance.choice(opcodes)
+    put(mail, (0, 16, opcode))
+    if opcode == 0x400:
+        put(mail, (227, 5, 3), (232, 24, pick("uar")), (160, 32, umem), (576, 64, 4088))
+        put(mail, (704, 32, umem))
+        return 0, "devx cq", mail
+    if opcode == 0x500:
+        put(mail, (232, 24, pd), (265, 4, 2), (273, 4, 2), (296, 24, pick("uar")), (1192, 24, cq))
+        put(mail, (1448, 24, cq), (1472, 64, 4080), (2016, 32, umem), (2112, 32, umem))
+        return 0, "devx qp", mail
+    if opcode in (0x100, 0x760, 0x800):
+        put(mail, (48, 16, chance.choice([0, 1, 6, 8, 64, 65, 66])))
+        return (0, "devx pd", mail[:16]) if opcode == 0x800 else (None, "", mail[:16])
+    peer = pick("devx qp number")
+    put(mail, (72, 24, qp), (680, 8, 1), (1360, 3, 7), (256, 3, 3), (360, 24, peer))
+    return 3 if opcode == 0x50B else 2, "devx qp", mail
+
+
+def devx():
+    at, out = base + SIZE // 2, base + SIZE // 2 + 1024
+    what = chance.randrange(12)
+    kind, number, method = "", None, 0x1000
+    if what == 0:
+        kind, number, space = "umem", response, 0x1002
+        attributes = [(0, 0, 0), (1, 8, ring()), (2, 8, PAGE), (3, 4, 1), (4, 4, response)]
+    elif what == 1:
+        kind, number, space = "uar", response, 0x1008
+        attributes = [(0, 0, 0), (1, 8, 1), (2, 8, response + 8), (3, 8, response + 16)]
+        attributes += [(4, 4, response)]
+    elif what == 2:
+        kind = chance.choice(["umem", "uar", "devx cq", "devx qp", "devx pd"])
+        space, method = {"umem": 0x1002, "uar": 0x1008}.get(kind, 0x1001), 0x1001
+        attributes = [(0, 0, handle(kind + " handle"))]
+        kind = ""
+    else:
+        way, kind, mail = mailbox()
+        mail = bytes(change(mail) if chance.random() < 0.3 else mail)
+        ctypes.memmove(at, mail, len(mail))
+        sizes = len(mail), chance.choice([272] * 8 + [16, 8, 1024])
+        mails = [(1, sizes[0], at), (2, sizes[1], out)]
+        space, method = 0x1001, 0x1000 + (way or 0)
+        attributes = [(0, 0, 0 if way == 0 else handle(kind + " handle")), *mails]
+        if way is None:
+            space, attributes = 0x1000, [(0, *mails[0][1:]), (1, *mails[1][1:])]
+        number = out + 8
+    packed = [struct.pack("<HHHHQ", 0x1000 + i, size, 1, 0, data) for i, size, data in attributes]
+    if chance.random() < 0.1:
+        packed.remove(chance.choice(packed))
+    body = struct.pack("<4HQII", 24 + 16 * len(packed), space, method, len(packed), 0, 0, 0)
+    body += b"".join(packed)
+    if chance.random() < 0.2:
+        body = change(body)
+    ctypes.memmove(command, body, len(body))
+    ctypes.c_uint32.from_address(response).value = 0
+    if call(libc.ioctl, fd, 0xC0181B01, command) and kind and method == 0x1000 and what != 2:
+        found = ctypes.c_uint64.from_address(command + 32).value
+        if len(packed) == len(attributes) and found < 1 << 16:
+            handles.setdefault(kind + " handle", []).append(found)
+            name = kind if number == response else kind + " number"
+            word = ctypes.string_at(number, 4)
+            handles.setdefault(name, []).append(
+                int.from_bytes(word, "little" if number == response else "big") & 0xFFFFFF
+            )
+            made[kind] = made.get(kind, 0) + 1
 
 
 PARAMETERS = struct.pack("<II256s8B", 7, 0, b"", 8, 0, 3, 2, 0, 7, 7, 1)
@@ -277,10 +356,10 @@ for _ in range(int(sys.argv[2])):
     for channel in channels:
         os.close(channel)
     handles.clear()
-    assert write(0, struct.pack("<QIIIIBBHIQ", response, 16, 4, 0, 0, 1, 0, 0, 0, 3), wrong=False)
-    for _ in range(300):
-        if chance.random() < 0.1:
-            ioctl()
+    assert write(0, struct.pack("<QIIIIBBHIQ", response, 16, 4, 1, 0, 1, 0, 0, 0, 3), wrong=False)
+    for _ in range(600):
+        if chance.random() < 0.55:
+            chance.choice([ioctl, devx, devx, devx, devx])()
             continue
         number, kind, body = plain()
         body = change(body)

@@ -440,7 +440,7 @@ static void refusals(void)
 	show("8 bytes", errno);
 	errno = mlx5dv_devx_general_cmd(context, (command(0x100), in), 16, (void *)8, 16);
 	show("an answer at address 8", errno);
-	errno = mlx5dv_devx_general_cmd(context, (command(0x100), set(48, 16, 0x7e), in), 16, out, 16);
+	errno = mlx5dv_devx_general_cmd(context, (command(0x100), set(48, 16, 0xfe), in), 16, out, 16);
 	show("capabilities of an unknown kind", errno);
 	errno = mlx5dv_devx_general_cmd(context, (command(0x100), in), 16, caps, sizeof caps);
 	show("capabilities", errno);
