@@ -49,7 +49,7 @@ class SshServer:
         options = {
             "Port": port, "ListenAddress": "127.0.0.1", "HostKey": folder / "host_key",
             "AuthorizedKeysFile": folder / "user_key.pub", "StrictModes": "no", "UsePAM": "no",
-            "PasswordAuthentication": "no", "KbdInteractiveAuthentication": "no",
+            "PasswordAuthentication": "yes", "KbdInteractiveAuthentication": "no",
             "PidFile": "none", "SetEnv": f"HOME={self.home} PATH={self.bin}:{os.environ['PATH']}",
         }  # fmt: skip
         config = folder / "sshd_config"
@@ -66,15 +66,17 @@ class SshServer:
         with socket.socket() as probe:
             return probe.connect_ex(("127.0.0.1", self.port)) == 0
 
-    def client(self, key="user_key", known="known", port=None):
-        """Return the command of ssh for the destination `arm`."""
+    def client(self, key="user_key", known="known", port=None, password=False):
+        """Return the command of ssh for the destination `arm`; `password`: by that alone."""
         lines = {
             "HostName": "127.0.0.1", "User": subprocess.getoutput("id -un"),
             "Port": port or self.port,
             "IdentityFile": self.folder / key, "IdentitiesOnly": "yes",
             "UserKnownHostsFile": self.folder / known,
         }  # fmt: skip
-        config = self.folder / f"config-{key}-{known}-{port}"
+        if password:
+            lines["PreferredAuthentications"] = "password"
+        config = self.folder / f"config-{key}-{known}-{port}-{password}"
         entry = "".join(f"  {name} {value}\n" for name, value in lines.items())
         config.write_text(f"Host arm\n{entry}")
         return f"ssh -F {config}"
