@@ -228,7 +228,7 @@ def status(json_: bool) -> int:
 @bluefield.command(short_help="Measure, and write a file that can be published.")
 @click.argument("file", default="bluefield-report.zip", type=click.Path(path_type=Path))
 def report(file: Path) -> int:
-    """Measure through the agent of `up`, and write FILE: figures and both sides' recordings.
+    """Measure through the agent of `up`, and write FILE: figures, both sides' recordings, a trace.
 
     It has no payload, and pseudonyms in the place of names of hosts and users, of addresses and
     serial numbers; at most 5 MB. It is a zip archive of text files: read them first, then attach it

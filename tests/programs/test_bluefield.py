@@ -487,6 +487,20 @@ def test_up_moves_bytes_and_down_leaves_nothing_on_either_side(host, arm, folder
     assert not list(arm.home.iterdir())
 
 
+def test_an_arm_side_has_pages_of_64_kib_and_this_host_has_others(folder, wheels, pages_64k):
+    server = SshServer(folder, LD_PRELOAD=str(pages_64k))
+    host = Host(folder / "host", server, wheels)
+    try:
+        up = host.up()
+        assert "pages of 64 KiB" in up.stdout
+        assert "host memory: 1 MiB there and back are equal" in up.stderr
+        assert host.run("-c", CONNECT).stdout.split("\n")[0] == "from the Arm side soft"
+        assert host.down().returncode == 0
+        assert not list(server.home.iterdir())
+    finally:
+        server.close()
+
+
 def test_softdoca_stands_in_for_doca_and_its_trace_is_replayed(host, folder):
     up = host.bluefield(*host.up_words(), "--provider", "softdoca")
     assert "lines of the DMA sample's calls" in up.stderr

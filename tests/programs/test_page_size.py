@@ -15,16 +15,8 @@ KERNELS = (
 )
 
 
-@pytest.fixture(scope="module")
-def library(tmp_path_factory):
-    path = tmp_path_factory.mktemp("pages") / "pages_64k.so"
-    flags = ["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O1", "-shared", "-fPIC"]
-    subprocess.run(["cc", *flags, "-o", path, TESTS / "support/pages_64k.c"], check=True)
-    return path
-
-
 @pytest.mark.timeout(300)
-def test_memory_and_queues_have_whole_pages_of_the_system(library):
+def test_memory_and_queues_have_whole_pages_of_the_system(pages_64k):
     """Also where the system's page is larger than the layouts' units of 4 KiB."""
     code = "import mmap, sys, pytest; assert mmap.PAGESIZE == 65536; "
     code += "sys.exit(pytest.console_main())"
@@ -35,7 +27,7 @@ def test_memory_and_queues_have_whole_pages_of_the_system(library):
             f"{TESTS}/unit/test_session_scratch.py::{SCRATCH}[host]",
             *(f"{TESTS}/programs/test_session_gpu_queue.py::{name}" for name in KERNELS),
         ],
-        env=os.environ | {"LD_PRELOAD": str(library)},
+        env=os.environ | {"LD_PRELOAD": str(pages_64k)},
         capture_output=True, text=True, timeout=280, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout

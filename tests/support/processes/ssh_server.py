@@ -33,9 +33,14 @@ kill -9 $pid
 
 
 class SshServer:
-    """Server with a home folder of its own, in whose `bin` programs can be replaced."""
+    """Server with a home folder of its own, in whose `bin` programs can be replaced.
 
-    def __init__(self, folder: Path):
+    Args:
+        folder: An empty folder.
+        environment: Further variables of its sessions.
+    """
+
+    def __init__(self, folder: Path, **environment: str):
         with socket.create_server(("127.0.0.1", 0)) as probe:
             self.port = port = probe.getsockname()[1]
         self.folder, self.home, self.bin = folder, folder / "arm", folder / "bin"
@@ -46,11 +51,13 @@ class SshServer:
             subprocess.run(command, check=True)
         public = (folder / "host_key.pub").read_text().split()[:2]
         (folder / "known").write_text(f"[127.0.0.1]:{port} {' '.join(public)}\n")
+        variables = {"HOME": str(self.home), "PATH": f"{self.bin}:{os.environ['PATH']}"}
+        variables |= environment
         options = {
             "Port": port, "ListenAddress": "127.0.0.1", "HostKey": folder / "host_key",
             "AuthorizedKeysFile": folder / "user_key.pub", "StrictModes": "no", "UsePAM": "no",
             "PasswordAuthentication": "yes", "KbdInteractiveAuthentication": "no",
-            "PidFile": "none", "SetEnv": f"HOME={self.home} PATH={self.bin}:{os.environ['PATH']}",
+            "PidFile": "none", "SetEnv": " ".join(map("=".join, variables.items())),
         }  # fmt: skip
         config = folder / "sshd_config"
         config.write_text("".join(f"{name} {value}\n" for name, value in options.items()))
