@@ -2,12 +2,40 @@
 #include "error.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-static _Thread_local char sentence[512];
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static pthread_key_t key;
+static bool has_key;
 static _Thread_local int last_reason;
+
+static void create_key(void)
+{
+	has_key = !pthread_key_create(&key, free);
+}
+
+char *dg_thread_text(enum dg_text which)
+{
+	static char shared[DG_TEXTS][DG_TEXT_SIZE]; /* by threads without memory for their own */
+	char(*own)[DG_TEXT_SIZE] = NULL;
+
+	pthread_once(&once, create_key);
+	if (has_key)
+		own = pthread_getspecific(key);
+	if (!own && has_key) {
+		own = calloc(DG_TEXTS, DG_TEXT_SIZE);
+		if (own && pthread_setspecific(key, own)) {
+			free(own);
+			own = NULL;
+		}
+	}
+	return own ? own[which] : shared[which];
+}
 
 static int errno_of(int reason)
 {
@@ -40,7 +68,7 @@ static int errno_of(int reason)
 
 const char *dg_last_error(void)
 {
-	return sentence;
+	return dg_thread_text(DG_TEXT_ERROR);
 }
 
 int dg_last_reason(int rc)
@@ -52,7 +80,7 @@ int dg_fail(int reason, const char *fmt, ...)
 {
 	va_list ap;
 	va_start(ap, fmt);
-	vsnprintf(sentence, sizeof sentence, fmt, ap);
+	vsnprintf(dg_thread_text(DG_TEXT_ERROR), DG_TEXT_SIZE, fmt, ap);
 	va_end(ap);
 	last_reason = reason;
 	return -errno_of(reason);
@@ -61,25 +89,26 @@ int dg_fail(int reason, const char *fmt, ...)
 int dg_fail_errno(const char *fmt, ...)
 {
 	int err = errno;
+	char *sentence = dg_thread_text(DG_TEXT_ERROR);
 	va_list ap;
 	va_start(ap, fmt);
-	int n = vsnprintf(sentence, sizeof sentence, fmt, ap);
+	int n = vsnprintf(sentence, DG_TEXT_SIZE, fmt, ap);
 	va_end(ap);
-	if (n >= 0 && (size_t)n < sizeof sentence)
-		snprintf(sentence + n, sizeof sentence - (size_t)n, ": %s", strerror(err));
+	if (n >= 0 && (size_t)n < DG_TEXT_SIZE)
+		snprintf(sentence + n, DG_TEXT_SIZE - (size_t)n, ": %s", strerror(err));
 	last_reason = err;
 	return -err;
 }
 
 int dg_fail_in(int rc, const char *fmt, ...)
 {
-	char inner[sizeof sentence];
+	char inner[DG_TEXT_SIZE], *sentence = dg_thread_text(DG_TEXT_ERROR);
 	memcpy(inner, sentence, sizeof inner);
 	va_list ap;
 	va_start(ap, fmt);
-	int n = vsnprintf(sentence, sizeof sentence, fmt, ap);
+	int n = vsnprintf(sentence, DG_TEXT_SIZE, fmt, ap);
 	va_end(ap);
-	if (n >= 0 && (size_t)n < sizeof sentence)
-		snprintf(sentence + n, sizeof sentence - (size_t)n, ": %s", inner);
+	if (n >= 0 && (size_t)n < DG_TEXT_SIZE)
+		snprintf(sentence + n, DG_TEXT_SIZE - (size_t)n, ": %s", inner);
 	return rc;
 }

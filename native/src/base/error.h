@@ -5,6 +5,12 @@
 
 #include "dgkit.h"
 
+/* Buffers of the calling thread, of DG_TEXT_SIZE bytes each. They are no _Thread_local arrays, which
+ * would need more of glibc's static reserve for such data than is left beside other libraries. */
+enum dg_text { DG_TEXT_ERROR, DG_TEXT_REFUSAL, DG_TEXTS };
+#define DG_TEXT_SIZE 512
+char *dg_thread_text(enum dg_text which);
+
 /* Stores the message and the reason of a failure. reason: a positive errno, or an enum dg_reason
  * where that is more specific. Returns the negative errno of the reason. */
 int dg_fail(int reason, const char *fmt, ...) __attribute__((format(printf, 2, 3), cold));

@@ -44,7 +44,6 @@ static atomic_int n_sources;
 
 /* The level set by SOFTDOCA_LOG; 0: not read yet. */
 static _Atomic uint32_t asked;
-static _Thread_local char last_refusal[512];
 
 static const struct {
 	uint32_t level;
@@ -163,7 +162,7 @@ void softdoca_log(uint32_t level, const char *func, const char *format, ...)
 	va_list args;
 	if (level <= DOCA_LOG_LEVEL_WARNING) {
 		va_start(args, format);
-		vsnprintf(last_refusal, sizeof last_refusal, format, args);
+		vsnprintf(dg_thread_text(DG_TEXT_REFUSAL), DG_TEXT_SIZE, format, args);
 		va_end(args);
 	}
 	if (tag_of(level) && sdk_heard(level)) {
@@ -176,7 +175,7 @@ void softdoca_log(uint32_t level, const char *func, const char *format, ...)
 
 const char *softdoca_last_refusal(void)
 {
-	return last_refusal;
+	return dg_thread_text(DG_TEXT_REFUSAL);
 }
 
 /* DOCA API reference, Logging: the standard backend prints INFO and lower to stdout, WARNING and

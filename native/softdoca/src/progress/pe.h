@@ -8,14 +8,8 @@
 #include "progress.h"
 
 /* The variable's address identifies the thread. With initial-exec, access takes one load instead of
- * a call on x86-64. AArch64 has TLS descriptors for that; there, initial-exec would only need more
- * of glibc's static reserve than the libraries of RDMA leave. */
-#ifdef __x86_64__
-#define PE_TLS tls_model("initial-exec"),
-#else
-#define PE_TLS
-#endif
-extern _Thread_local char pe_self __attribute__((PE_TLS visibility("hidden")));
+ * a call. */
+extern _Thread_local char pe_self __attribute__((tls_model("initial-exec"), visibility("hidden")));
 
 /* Costs one atomic exchange, or none within a callback, where `thread` already is the calling
  * thread: only that thread stores this value, so a relaxed load that returns it has read the
