@@ -476,6 +476,8 @@ def forget(say: Say) -> None:
     """Remove what `up` has put on this side, but not the wheels."""
     for path in (saved.path(), *(cache() / name for name in ("host.snap", "dpu.snap", TRACE))):
         path.unlink(missing_ok=True)
+    with contextlib.suppress(OSError):  # it has wheels, or was never made
+        cache().rmdir()
     keys.discard(saved.BLUEFIELD)
     say(f"here: {saved.path().name} and the key pair {saved.BLUEFIELD!r} are gone")
 

@@ -481,6 +481,7 @@ def test_up_moves_bytes_and_down_leaves_nothing_on_either_side(host, arm, folder
 
     assert "1 other keys use the agent, which stays" in host.down().stderr
     left = [*stored(host.folder / "home"), *stored(host.folder / "cache")]
+    assert not (host.folder / "cache/dgkit/bluefield").exists()
     assert not [name for name in left if "bluefield" in name or name.endswith(".snap")]
     assert "no BlueField is set up here" in host.down().stderr
     assert other.down().returncode == 0
