@@ -44,7 +44,7 @@ def test_a_view_that_is_seen_gets_numbered_frames_of_what_is_new(plot, seen):
     points = np.concatenate([rows(out[0]) for _, out in frames])
     kept = plot._view_model.run.history.fine.all()
     assert np.array_equal(points, kept[: len(points)], equal_nan=True)
-    assert all(len(out) in (2, 4) for _, out in frames)
+    assert all(len(out) in (3, 5) for _, out in frames)
     assert [("figures" in fields) for fields, _ in frames] == [len(out) == 4 for _, out in frames]
 
 
