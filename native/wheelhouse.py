@@ -8,8 +8,6 @@ libc6-dev-arm64-cross (RHEL's lacks a C library: use a Debian container).
 """
 
 import argparse
-import base64
-import hashlib
 import re
 import shutil
 import struct
@@ -92,20 +90,12 @@ def needed_glibc(wheel: Path, scratch: Path) -> int:
 
 
 def retag(wheel: Path, platform: str, into: Path) -> Path:
-    """Copy the wheel with another platform in its name, its WHEEL file and its RECORD."""
-    name, version, python, abi, _ = wheel.stem.split("-")
-    target = into / f"{name}-{version}-{python}-{abi}-{platform}.whl"
-    info = f"{name}-{version}.dist-info"
-    with zipfile.ZipFile(wheel) as old, zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as new:
-        text, record = (old.read(f"{info}/{part}").decode() for part in ("WHEEL", "RECORD"))
-        text = re.sub(r"(?m)^Tag: .*$", f"Tag: {python}-{abi}-{platform}", text)
-        digest = base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b"=")
-        line = f"{info}/WHEEL,sha256={digest.decode()},{len(text.encode())}"
-        record = re.sub(rf"(?m)^{re.escape(info)}/WHEEL,.*$", line, record)
-        changed = {f"{info}/WHEEL": text, f"{info}/RECORD": record}
-        for item in old.infolist():
-            new.writestr(item, changed.get(item.filename, old.read(item)))
-    return target
+    """Move the wheel, with another platform in its name and its WHEEL file, by `wheel tags`."""
+    tool = wheel.parent / "tool"
+    run(sys.executable, "-m", "pip", "install", "--quiet", "--target", tool, "wheel")
+    python = ("env", f"PYTHONPATH={tool}", sys.executable)
+    name = run(*python, "-m", "wheel", "tags", "--remove", f"--platform-tag={platform}", wheel)
+    return Path(shutil.move(wheel.with_name(name.strip()), into))
 
 
 def main() -> None:
