@@ -6,6 +6,7 @@ import contextlib
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -87,7 +88,7 @@ class Session(Unique):
             on: "dpu" or "host", or another kind of the host's memory: "pinned" (the GPU reaches
                 it), "gpu" (the current or the first), "cuda:1", or "auto" (a GPU if one is usable
                 and this session's DPU reaches it, else "host"; the region says which, and why).
-            name: At most 128 characters.
+            name: At most 128 characters; a name that an open region has warns.
             replace: Close the open regions of this name once the new one exists.
 
         Raises:
@@ -95,7 +96,7 @@ class Session(Unique):
             RegionBusy: A region to be replaced has a transfer in flight; the new one was freed.
         """
         self._link.check()
-        argument_checks.name(name, required=replace)
+        self._check_name(name, replace)
         region = self._factory.empty(shape, dtype, on, name)
         return self._factory.replace_others(region) if replace else region
 
@@ -131,10 +132,21 @@ class Session(Unique):
             RegionBusy: A region to be replaced has a transfer in flight; the new one was closed.
         """
         self._link.check()
-        argument_checks.name(name, required=replace)
+        self._check_name(name, replace)
         wanted = None if access is None else parse_access(access)
         region = self._factory.register(obj, wanted, name, share_block)
         return self._factory.replace_others(region) if replace else region
+
+    def _check_name(self, name: str | None, replace: bool) -> None:
+        """Check the name of a new region; warn if an open one has it and is not replaced."""
+        argument_checks.name(name, required=replace)
+        own = sys._getframe(2).f_globals.get("__name__", "").startswith("dgkit.")  # of a panel
+        if name and not (replace or own) and any(each.name == name for each in self.regions):
+            warnings.warn(
+                f"there is an open region {name!r}, and this is a second one: replace=True would "
+                "close the first",
+                stacklevel=3,
+            )
 
     def take_over(self, lost: Session) -> dict[SessionRegion, DgkitError | None]:
         """Take the regions of this process's memory from a session whose other side is lost.

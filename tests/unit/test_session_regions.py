@@ -65,7 +65,10 @@ def test_a_call_that_fails_is_warned_of_and_stops_nothing(session):
 def test_replace_closes_the_regions_of_the_same_name_and_no_other(session, make):
     argument = {"empty": 64, "register": bytearray(64)}[make]
     other = session.empty(64, name="other")
-    old = [session.empty(64, name="mine") for _ in range(2)]
+    old = [session.empty(64, name="mine")]
+    with pytest.warns(UserWarning, match="an open region 'mine'") as warned:
+        old.append(getattr(session, make)(argument, name="mine"))
+    assert warned[0].filename == __file__
     new = getattr(session, make)(argument, name="mine", replace=True)
     assert session.regions == (other, new)
     assert [region.closed for region in old] == [True, True]

@@ -10,6 +10,7 @@ import dgkit
 from dgkit.widgets.dashboard.panels import create_panels
 
 SIZE = 1 << 16
+SECOND = pytest.mark.filterwarnings("ignore:there is an open region")  # its lines make another
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -93,6 +94,7 @@ def test_the_lines_of_a_read_read_the_same(session, view, region, named):
     assert len(panel.panel._requested) == 50
 
 
+@SECOND
 @pytest.mark.parametrize(
     "fields",
     [
@@ -116,6 +118,7 @@ def test_the_lines_of_an_allocation_make_an_equal_region(session, view, named, f
     assert session.read(other, other.size) == session.read(made, made.size)
 
 
+@SECOND
 @pytest.mark.parametrize("align", [False, True])
 def test_the_lines_of_a_region_of_records_have_its_dtype(session, view, named, align):
     panel = view(dgkit.AllocatePanel(session))
@@ -125,6 +128,7 @@ def test_the_lines_of_a_region_of_records_have_its_dtype(session, view, named, a
     assert (other.array.dtype, other.array.shape) == (dtype, (10,))
 
 
+@SECOND
 def test_the_lines_of_a_registration_register_the_same_variable(session, view, named):
     named["mine"] = bytearray(b"in place")
     panel = view(dgkit.AllocatePanel(session))
@@ -214,7 +218,8 @@ def test_the_names_that_the_notebook_has_now_are_used(session, view, region, not
     assert text.startswith(f"session = board.session\nregion = {found}\n")
     notebook["dpu"], notebook["grid"] = session, region
     assert copied(panel, number=number).startswith("session = dpu\nregion = grid\n")
-    twin = session.empty(SIZE, name="grid")
+    with pytest.warns(UserWarning, match="an open region .grid."):
+        twin = session.empty(SIZE, name="grid")
     by_number = copied(panel, number=start(panel, twin)[-1]["number"])
     assert f"if one.id == {twin.id})" in by_number
     twin.close()
