@@ -245,18 +245,20 @@ def explain(found: Iterable[Match], diagnosis: Diagnosis) -> list[Explanation]:
 
 
 def _explain(match: Match, diagnosis: Diagnosis) -> Explanation:
-    causes = [_rank(cause, diagnosis) for cause in match.symptom.causes]
+    known = bool(match.symptom.source)
+    causes = [_rank(cause, diagnosis, known) for cause in match.symptom.causes]
     return Explanation(match, tuple(sorted(causes, key=lambda one: _ORDER.index(one.state))))
 
 
-def _rank(cause: Cause, diagnosis: Diagnosis) -> RankedCause:
+def _rank(cause: Cause, diagnosis: Diagnosis, known: bool) -> RankedCause:
     findings = tuple(one for name in cause.checks for one in diagnosis.of(name))
     alarms = tuple(
         one for one in findings if one.verdict in _ALARMS and cause.says in f"{one.found} {one.why}"
     )
     if alarms:
         return RankedCause(cause, FOUND, alarms)
-    well = bool(findings) and all(one.verdict is Verdict.OK for one in findings)
+    # What a text only names may be at fault although the checks that concern it pass.
+    well = known and bool(findings) and all(one.verdict is Verdict.OK for one in findings)
     return RankedCause(cause, EXCLUDED if well else OPEN, findings)
 
 

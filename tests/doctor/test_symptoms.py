@@ -235,6 +235,14 @@ def test_a_way_to_fail_alone_does_not_blame_the_machine() -> None:
     assert not one.program_only
 
 
+def test_what_an_unknown_text_names_is_not_excluded_by_checks_that_pass() -> None:
+    healthy = machine({**device(), **gids("lo"), "ask limits": {"memlock": [-1, -1]}})
+    text = "unresolvable CDI devices nvidia.com/gpu=all, memlock"
+    (one,) = explain(taken_apart(text), diagnose([healthy], goal=Goal.RDMA))
+    assert "excluded" not in {cause.state for cause in one.causes}
+    assert any("nvidia-ctk cdi list" in line for cause in one.causes for line in cause.remedy)
+
+
 def test_of_a_log_the_line_that_tells_most_is_taken() -> None:
     log = "NIXL: hello\nrdma_cm: RDMA_CM_EVENT_REJECTED; error: -111\nNIXL: failed\n"
     assert "REJECTED" in taken_apart(log)[0].line
