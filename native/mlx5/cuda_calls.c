@@ -37,19 +37,13 @@ static CUresult create(CUmemHandle *handle, size_t size, const CUmemAllocationPr
 	return real_create(handle, size, given, flags);
 }
 
-static void take(const char *name, void **found)
-{
-	if (strcmp(name, "cuMemCreate") || !*found || *found == (void *)create)
-		return;
-	real_create = (create_function *)*found;
-	*found = (void *)create;
-}
+static void take(const char *name, int version, void **found);
 
 static CUresult find(const char *name, void **found, int version, uint64_t flags, void *status)
 {
 	const CUresult code = real_find(name, found, version, flags, status);
 	if (!code && name && found)
-		take(name, found);
+		take(name, version, found);
 	return code;
 }
 
@@ -57,28 +51,39 @@ static CUresult find_1(const char *name, void **found, int version, uint64_t fla
 {
 	const CUresult code = real_find_1(name, found, version, flags);
 	if (!code && name && found)
-		take(name, found);
+		take(name, version, found);
 	return code;
 }
 
+/* Replaces a function of the driver, in the version of CUDA that was asked for. libcudart asks cuGetProcAddress() for
+ * itself, and gives that to cudaGetDriverEntryPoint(). */
+static void take(const char *name, int version, void **found)
+{
+	void *ours = *found;
+	if (!ours || ours == (void *)create || ours == (void *)find || ours == (void *)find_1)
+		return;
+	if (!strcmp(name, "cuMemCreate")) {
+		real_create = (create_function *)ours;
+		*found = (void *)create;
+	} else if (!strcmp(name, "cuGetProcAddress_v2") || (!strcmp(name, "cuGetProcAddress") && version >= 12000)) {
+		real_find = (find_function *)ours;
+		*found = (void *)find;
+	} else if (!strcmp(name, "cuGetProcAddress")) {
+		real_find_1 = (find_function_1 *)ours;
+		*found = (void *)find_1;
+	}
+}
+
 /* The C library's function looks behind its caller's library for RTLD_NEXT, so it must return there: the last call
- * here is a jump, which the compiler makes of it with -O2. */
-__attribute__((optimize("O2"))) VISIBLE void *dlsym(void *restrict handle, const char *restrict name)
+ * here is a jump, which the compiler makes of it with -O2. Sanitizers call it before they have started. */
+__attribute__((optimize("O2"), no_sanitize("address", "undefined", "thread"))) VISIBLE void *dlsym(void *restrict handle, const char *restrict name)
 {
 	static void *(*real)(void *restrict, const char *restrict);
 	if (!real)
 		real = (__typeof__(real))dlvsym(RTLD_NEXT, "dlsym", DLSYM_VERSION);
-	if (__builtin_expect(strncmp(name, "cu", 2), 1))
+	if (__builtin_expect(name[0] != 'c' || name[1] != 'u', 1))
 		return real(handle, name);
 	void *found = real(handle, name);
-	if (found && !strcmp(name, "cuGetProcAddress_v2")) {
-		real_find = (find_function *)found;
-		return (void *)find;
-	}
-	if (found && !strcmp(name, "cuGetProcAddress")) {
-		real_find_1 = (find_function_1 *)found;
-		return (void *)find_1;
-	}
-	take(name, &found);
+	take(name, 0, &found);
 	return found;
 }
