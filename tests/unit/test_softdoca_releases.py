@@ -148,7 +148,7 @@ def flags(release, part, capsys, *words):
     capsys.readouterr()
     assert main(["softdoca", "env", "--api", release, "--json"]) == 0
     environment = os.environ | json.loads(capsys.readouterr().out)["environment"]
-    command = [tool("pkg-config", "pkgconf"), *words, f"doca-{part.replace('_', '-')}"]
+    command = [tool("pkg-config", "pkgconf"), *words, f"doca-{part.replace('_', '-')}".strip("-")]
     return subprocess.run(
         command, env=environment, capture_output=True, text=True, check=True
     ).stdout.split()  # fmt: skip
@@ -211,12 +211,19 @@ def test_what_softdoca_does_not_have_says_so(tmp_path, capsys):
     done = compiled("#include <doca_sha.h>\n", tmp_path, *options)
     assert done.returncode
     assert "softdoca has no doca_sha: it has doca-argp, -comch, -comm-channel" in done.stderr
-    done = subprocess.run(
-        [tool("pkg-config", "pkgconf"), "--cflags", "doca-sha"], capture_output=True, text=True,
-        env=os.environ | {"PKG_CONFIG_PATH": str(HOME / "lib/pkgconfig")}, check=False,
-    )  # fmt: skip
-    assert done.returncode
-    assert "softdoca-has-no-doca-sha" in done.stderr
+    for folder in ("lib/pkgconfig", "lib/doca-2.2/pkgconfig"):
+        done = subprocess.run(
+            [tool("pkg-config", "pkgconf"), "--cflags", "doca-sha"], capture_output=True, text=True,
+            env=os.environ | {"PKG_CONFIG_PATH": str(HOME / folder)}, check=False,
+        )  # fmt: skip
+        assert done.returncode
+        assert "softdoca-has-no-doca-sha" in done.stderr
+
+
+@pytest.mark.parametrize("release", ["2.2", *_RELEASES])
+def test_the_module_doca_is_all_libraries(release, capsys):
+    libraries = flags(release, "", capsys, "--libs")
+    assert {"-ldoca_argp", "-ldoca_comm_channel", "-ldoca_common", "-ldoca_dma"} <= {*libraries}
 
 
 def test_the_default_is_the_newest_and_is_named(capsys):
