@@ -83,7 +83,6 @@ class Asked:
 
 QUESTIONS: dict[str, Callable[[Asked], int]] = {
     "close no device": lambda ask: ask.call("doca_dev_close", ask.ffi.NULL),
-    "close no representor": lambda ask: ask.call("doca_dev_rep_close", ask.ffi.NULL),
     "0 DMA tasks": lambda ask: ask.set_conf(ask.dma(), 0),
     "4,294,967,295 DMA tasks": lambda ask: ask.set_conf(ask.dma(), (1 << 32) - 1),
     "DMA tasks without a callback": lambda ask: ask.set_conf(ask.dma(), 1, callback=False),

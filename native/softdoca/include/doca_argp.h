@@ -85,7 +85,7 @@ void doca_argp_param_set_type(struct doca_argp_param *param, enum doca_argp_type
 
 /* Registers a parameter. The library takes ownership of it, and frees it on failure. Errors:
  * INITIALIZATION if a required attribute is missing;
- * ALREADY_EXIST if one of its names is in use (the long forms of -h -v -l -j are reserved; the
+ * BAD_STATE if it was registered, or one of its names is in use (the long forms of -h -v -l -j are reserved; the
  * short ones belong to a parameter that has them);
  * INVALID_VALUE for a name that cannot be typed or an unknown type. */
 DOCA_EXPERIMENTAL

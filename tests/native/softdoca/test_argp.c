@@ -387,11 +387,11 @@ TEST(a_name_that_is_taken_or_cannot_be_typed_is_refused)
 		const char *short_name, *long_name;
 		doca_error_t error;
 	} names[] = {
-		{"t", NULL, DOCA_ERROR_ALREADY_EXIST},
-		{NULL, "text", DOCA_ERROR_ALREADY_EXIST},
-		{NULL, "help", DOCA_ERROR_ALREADY_EXIST},
-		{NULL, "json", DOCA_ERROR_ALREADY_EXIST},
-		{"x", "version", DOCA_ERROR_ALREADY_EXIST},
+		{"t", NULL, DOCA_ERROR_BAD_STATE},
+		{NULL, "text", DOCA_ERROR_BAD_STATE},
+		{NULL, "help", DOCA_ERROR_BAD_STATE},
+		{NULL, "json", DOCA_ERROR_BAD_STATE},
+		{"x", "version", DOCA_ERROR_BAD_STATE},
 		{"-", NULL, DOCA_ERROR_INVALID_VALUE},
 		{"", NULL, DOCA_ERROR_INVALID_VALUE},
 		{NULL, "", DOCA_ERROR_INVALID_VALUE},
@@ -499,7 +499,8 @@ TEST(what_is_no_parameter_is_never_touched)
 	};
 	for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
 		set_all(wrong[i]);
-		CHECK_EQ(doca_argp_register_param(wrong[i]), DOCA_ERROR_INVALID_VALUE);
+		CHECK_EQ(doca_argp_register_param(wrong[i]),
+			 wrong[i] == registered ? DOCA_ERROR_BAD_STATE : DOCA_ERROR_INVALID_VALUE);
 	}
 	/* A setter without a value changes nothing, and neither does a setter after
 	 * registration. */

@@ -236,7 +236,7 @@ TEST(the_dpu_sees_the_host_s_functions_as_representors)
 			 DOCA_ERROR_INVALID_VALUE);
 		CHECK_EQ(doca_dev_rep_close(rep), DOCA_SUCCESS);
 		CHECK_EQ(doca_dev_rep_close(rep), DOCA_ERROR_INVALID_VALUE);
-		CHECK_EQ(doca_dev_rep_close(NULL), DOCA_SUCCESS);
+		CHECK_EQ(doca_dev_rep_close(NULL), DOCA_ERROR_INVALID_VALUE);
 		CHECK_EQ(doca_dev_close(dev), DOCA_SUCCESS);
 	}
 }

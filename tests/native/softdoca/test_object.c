@@ -96,7 +96,7 @@ static void on_state(const union doca_data d, struct doca_ctx *ctx, enum doca_ct
 	X(REP_INFO, rep_vuid, doca_devinfo_rep_get_vuid(p, out, sizeof out)) \
 	X(REP_INFO, rep_pci, doca_devinfo_rep_get_pci_addr_str(p, out)) \
 	X(REP_INFO, rep_equal, doca_devinfo_rep_is_equal_pci_addr(p, "03:00.0", OUT)) \
-	X(REP, rep_close, p ? doca_dev_rep_close(p) : DOCA_ERROR_INVALID_VALUE) \
+	X(REP, rep_close, doca_dev_rep_close(p)) \
 	X(MMAP, add_dev, doca_mmap_add_dev(p, living[DEV])) \
 	X(MMAP, rm_dev, doca_mmap_rm_dev(p, living[DEV])) \
 	X(MMAP, mmap_destroy, doca_mmap_destroy(p)) \

@@ -38,7 +38,7 @@ doca_error_t doca_argp_destroy(void)
 	return DOCA_SUCCESS;
 }
 
-/* ARGP: INVALID_VALUE, BAD_STATE. That the last one is used: guess. */
+/* ARGP: INVALID_VALUE, BAD_STATE. The last one is used. */
 #define REGISTER(name, type, member)                                                           \
 	doca_error_t doca_argp_register_##name##_callback(type callback)                       \
 	{                                                                                      \

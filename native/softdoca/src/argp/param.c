@@ -136,13 +136,13 @@ static doca_error_t check_name(const char *name, bool is_long)
 		return REFUSE(DOCA_ERROR_INVALID_VALUE, "'%s' cannot be a parameter's name", name);
 	const struct flag *found = argp_flag(name, strlen(name), is_long);
 	if (found && (is_long || argp_param_of(found)))
-		return REFUSE(DOCA_ERROR_ALREADY_EXIST, "parameter %s%s already exists",
+		return REFUSE(DOCA_ERROR_BAD_STATE, "parameter %s%s already exists",
 			      is_long ? "--" : "-", name);
 	return DOCA_SUCCESS;
 }
 
 /* DOCA API reference, ARGP: BAD_STATE without doca_argp_init(); INITIALIZATION if the description, the callback, the type or both names
- * are missing. ALREADY_EXIST for a name in use, including argp's own long names: guess. A short name of
+ * are missing; BAD_STATE if it was registered, as is a name in use, including argp's own long names. A short name of
  * argp's is taken from it: annali07/doca_dma_2024 has a -l of its own. */
 static doca_error_t check(const struct doca_argp_param *p)
 {
@@ -172,9 +172,9 @@ static doca_error_t check(const struct doca_argp_param *p)
 doca_error_t doca_argp_register_param(struct doca_argp_param *input_param)
 {
 	struct doca_argp_param *p = input_param, **at = &argp.loose, **end = &argp.params;
-	if (!object_is(p, OBJECT_PARAM) || p->registered)
-		return REFUSE(DOCA_ERROR_INVALID_VALUE,
-			      "%p is not a parameter, or is already registered", (void *)p);
+	CHECK_OBJECT(p, OBJECT_PARAM, "a parameter");
+	if (p->registered)
+		return REFUSE(DOCA_ERROR_BAD_STATE, "%p is already registered", (void *)p);
 	while (*at != p)
 		at = &(*at)->next;
 	*at = p->next;

@@ -202,7 +202,8 @@ static void close_devices(struct cc_endpoint *ep)
 {
 	if (!ep->owns_devices)
 		return;
-	doca_dev_rep_close(ep->rep);
+	if (ep->rep)
+		doca_dev_rep_close(ep->rep);
 	doca_dev_close(ep->dev);
 }
 

@@ -336,14 +336,9 @@ doca_error_t doca_dev_rep_open(struct doca_devinfo_rep *devinfo, struct doca_dev
 	return DOCA_SUCCESS;
 }
 
-/* SUCCESS for NULL, as in doca_dev_close: guess. */
 doca_error_t doca_dev_rep_close(struct doca_dev_rep *dev)
 {
-	if (!dev)
-		return DOCA_SUCCESS;
-	if (!object_is(dev, OBJECT_DEV_REP))
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is not an open representor",
-			      (void *)dev);
+	CHECK_OBJECT(dev, OBJECT_DEV_REP, "an open representor"); /* also NULL, unlike doca_dev_close() */
 	softdoca_object_free(dev);
 	return DOCA_SUCCESS;
 }

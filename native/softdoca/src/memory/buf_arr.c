@@ -22,9 +22,10 @@ struct doca_buf_arr {
 };
 
 #define CHECK_ARR(a) CHECK_OBJECT(a, OBJECT_BUF_ARR, "an array of buffers")
-#define CHECK_STOPPED(a)                     \
-	do {                                 \
-		if ((a)->device) /* guess */ \
+/* DOCA Buf Array, doca_buf_arr_set_* */
+#define CHECK_STOPPED(a)         \
+	do {                     \
+		if ((a)->device) \
 			return REFUSE(DOCA_ERROR_BAD_STATE, "the array is started"); \
 	} while (0)
 

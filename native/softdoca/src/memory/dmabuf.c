@@ -101,7 +101,7 @@ static doca_error_t back_range(struct doca_mmap *m, const struct request *r)
 	m->addr = r->addr;
 	m->len = r->len;
 	int rc = dmabuf_find_gpu(m);
-	if (rc == -ERANGE) /* guess */
+	if (rc == -ERANGE) /* DOCA Mmap: invalid input */
 		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%s", dg_last_error());
 	if (!rc) {
 		softdoca_log(DOCA_LOG_LEVEL_INFO, "doca_mmap_set_dmabuf_memrange",

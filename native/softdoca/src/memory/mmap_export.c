@@ -348,7 +348,7 @@ doca_error_t doca_mmap_create_from_export(const union doca_data *user_data, cons
 	if (p.h.kind == EXPORT_PCI && !(dev->info.f.caps & CAP_FROM_EXPORT_PCI))
 		return REFUSE(DOCA_ERROR_NOT_SUPPORTED, "%s cannot use an export for PCI",
 			      dev->info.f.pci);
-	if (p.h.adapter != dev_is_adapter(dev)) /* guess */
+	if (p.h.adapter != dev_is_adapter(dev)) /* DOCA Mmap: invalid input */
 		return REFUSE(DOCA_ERROR_INVALID_VALUE, "the descriptor is for %s, and %s is not one",
 			      p.h.adapter ? "an RDMA adapter" : "a function of softdoca",
 			      dev->info.f.ibdev);

@@ -67,7 +67,7 @@ struct doca_graph {
 	struct doca_pe *pe;
 	union doca_data user_data;
 	doca_graph_completion_cb_t done_cb, error_cb;
-	uint32_t max_instances, n_instances, in_flight, n_nodes;
+	uint32_t max_instances, n_instances, n_nodes;
 	struct doca_graph_node **nodes;
 	struct run *ready, *last_ready;
 	struct doca_graph_instance *ended, *last_ended;
@@ -141,7 +141,6 @@ static void launch(struct doca_graph_instance *i, struct task_watch *watch)
 	i->in_flight = true;
 	i->failed = false;
 	i->watch = watch;
-	i->graph->in_flight++;
 	for (uint32_t k = 0; k < g->n_nodes; k++)
 		i->runs[k].waits_for = g->nodes[k]->n_before;
 	i->begun = 1; /* until all of the first nodes have begun */
@@ -152,11 +151,10 @@ static void launch(struct doca_graph_instance *i, struct task_watch *watch)
 	note_end(i);
 }
 
+/* A graph with instances is started. */
 static doca_error_t may_launch(const struct doca_graph_instance *i, const char *func)
 {
 	const struct doca_graph *g = i->graph;
-	if (!is_started(g))
-		return REFUSE_FOR(func, DOCA_ERROR_BAD_STATE, "the graph is not started");
 	if (i->in_flight)
 		return REFUSE_FOR(func, DOCA_ERROR_IN_USE, "the instance is in flight");
 	if (pe_forked(g->pe)) /* guess, as is the node without data */
@@ -199,7 +197,6 @@ static void complete(struct doca_graph *g, struct doca_graph_instance *i)
 	struct task_watch *watch = i->watch;
 	doca_error_t status = i->failed ? DOCA_ERROR_IO_FAILED : DOCA_SUCCESS;
 	i->in_flight = false;
-	g->in_flight--;
 	if (watch)
 		watch->landed(watch, status);
 	else
@@ -267,8 +264,6 @@ static void free_graph(void *object)
 doca_error_t doca_graph_destroy(struct doca_graph *graph)
 {
 	CHECK_GRAPH(graph);
-	if (graph->n_instances) /* guess */
-		return REFUSE(DOCA_ERROR_IN_USE, "the graph has %u instances", graph->n_instances);
 	return softdoca_ctx_destroy(&graph->ctx, DOCA_ERROR_BAD_STATE, free_graph, graph);
 }
 
@@ -319,9 +314,6 @@ static doca_error_t add_node(struct doca_graph *g, struct doca_graph_node from, 
 			     struct doca_graph_node **out)
 {
 	TRY(refuse_if_started(g, func));
-	/* Its runs would be missing. The reference does not stop a graph that has some, so the error is a guess. */
-	if (g->n_instances)
-		return REFUSE_FOR(func, DOCA_ERROR_IN_USE, "the graph has instances");
 	struct doca_graph_node *n = softdoca_object_new(OBJECT_GRAPH_NODE, sizeof *n);
 	if (!n || !grown(&g->nodes, g->n_nodes)) {
 		if (n)
@@ -492,9 +484,9 @@ doca_error_t doca_graph_start(struct doca_graph *graph)
 
 static doca_error_t stop(struct doca_graph *g)
 {
-	/* The reference: IN_USE for instances that are not destroyed. NVIDIA's sample stops before it destroys. */
-	if (is_started(g) && g->in_flight)
-		return REFUSE_FOR("doca_graph_stop", DOCA_ERROR_IN_USE, "an instance is in flight");
+	if (g->n_instances)
+		return REFUSE_FOR("doca_graph_stop", DOCA_ERROR_IN_USE, "the graph has %u instances",
+				  g->n_instances);
 	g->ctx.state = DOCA_CTX_STATE_IDLE;
 	return DOCA_SUCCESS;
 }
