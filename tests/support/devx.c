@@ -37,8 +37,10 @@ static struct mlx5dv_devx_uar *uar;
 static uint8_t in[272], out[272];
 
 /* Functions of libcuda.so.1, with `gpu`. */
-static int (*alloc_gpu)(unsigned long long *, size_t), (*free_gpu)(unsigned long long),
-	(*to_gpu)(unsigned long long, const void *, size_t), (*from_gpu)(void *, unsigned long long, size_t);
+static int (*create_gpu)(unsigned long long *, size_t, const void *, unsigned long long),
+	(*reserve_gpu)(unsigned long long *, size_t, size_t, unsigned long long, unsigned long long),
+	(*map_gpu)(unsigned long long, size_t, size_t, unsigned long long, unsigned long long),
+	(*allow_gpu)(unsigned long long, size_t, const void *, size_t), (*to_gpu)(unsigned long long, const void *, size_t), (*from_gpu)(void *, unsigned long long, size_t);
 
 /* rings: of receives, then of sends. records: of the queue pair, then of the CQ. gpu: the same memory there, of which
  * rings, cqes and bytes are then copies, in this order, and where a record of the CQ is. */
@@ -132,6 +134,26 @@ static void fill_qp(const struct end *e)
 	set(2112, 32, e->ring_umem->umem_id);
 }
 
+/* Memory without a handle by which others could import it, as NCCL allocates GIN's signals. */
+static void alloc_gpu(unsigned long long *at)
+{
+	const struct {
+		unsigned type, handles, location;
+		int gpu;
+		void *metadata;
+		unsigned char flags[8];
+	} properties = {.type = 1, .location = 1};
+	const struct {
+		unsigned location;
+		int gpu;
+		unsigned flags;
+	} access = {1, 0, 3};
+	unsigned long long handle;
+	const size_t size = 2 << 20;
+	CHECK(!create_gpu(&handle, size, &properties, 0) && !reserve_gpu(at, size, 0, 0, 0));
+	CHECK(!map_gpu(*at, size, 0, handle, 0) && !allow_gpu(*at, size, &access, 1));
+}
+
 static void open_end(struct end *e)
 {
 	struct mlx5dv_pd pd;
@@ -140,7 +162,10 @@ static void open_end(struct end *e)
 	e->records = pages(1);
 	e->bytes = pages(2);
 	memset(e->cqes, 0xff, PAGE);
-	CHECK(!alloc_gpu || (!alloc_gpu(&e->gpu, 5 * PAGE) && !to_gpu(e->gpu + PAGE, e->cqes, PAGE)));
+	if (create_gpu) {
+		alloc_gpu(&e->gpu);
+		CHECK(!to_gpu(e->gpu + PAGE, e->cqes, PAGE));
+	}
 	e->ring_umem = mlx5dv_devx_umem_reg(context, e->gpu ? (void *)e->gpu : e->rings, PAGE, IBV_ACCESS_LOCAL_WRITE);
 	e->cq_umem = mlx5dv_devx_umem_reg(context, e->gpu ? (void *)(e->gpu + PAGE) : e->cqes, PAGE, IBV_ACCESS_LOCAL_WRITE);
 	e->record_umem = mlx5dv_devx_umem_reg(context, e->records, PAGE, IBV_ACCESS_LOCAL_WRITE);
@@ -241,7 +266,7 @@ static void close_end(struct end *e)
 	CHECK(!mlx5dv_devx_obj_destroy(e->qp) && !mlx5dv_devx_obj_destroy(e->cq));
 	CHECK(!mlx5dv_devx_umem_dereg(e->ring_umem) && !mlx5dv_devx_umem_dereg(e->cq_umem));
 	CHECK(!mlx5dv_devx_umem_dereg(e->record_umem));
-	CHECK(!ibv_dereg_mr(e->mr) && !ibv_dealloc_pd(e->verbs_pd) && (!e->gpu || !free_gpu(e->gpu)));
+	CHECK(!ibv_dereg_mr(e->mr) && !ibv_dealloc_pd(e->verbs_pd));
 }
 
 static void start_gpu(void)
@@ -250,8 +275,12 @@ static void start_gpu(void)
 	CHECK(lib);
 	int (*init)(unsigned) = dlsym(lib, "cuInit"), (*retain)(void **, int) = dlsym(lib, "cuDevicePrimaryCtxRetain"),
 	    (*make_current)(void *) = dlsym(lib, "cuCtxSetCurrent");
-	alloc_gpu = dlsym(lib, "cuMemAlloc_v2");
-	free_gpu = dlsym(lib, "cuMemFree_v2");
+	/* As libcudart finds them. */
+	int (*find)(const char *, void *, int, uint64_t, int *) = dlsym(lib, "cuGetProcAddress_v2"), found;
+	CHECK(!find("cuGetProcAddress", &find, 12000, 0, &found) && !find("cuMemCreate", &create_gpu, 10020, 0, &found));
+	reserve_gpu = dlsym(lib, "cuMemAddressReserve");
+	map_gpu = dlsym(lib, "cuMemMap");
+	allow_gpu = dlsym(lib, "cuMemSetAccess");
 	to_gpu = dlsym(lib, "cuMemcpyHtoD_v2");
 	from_gpu = dlsym(lib, "cuMemcpyDtoH_v2");
 	CHECK(!init(0) && !retain(&driver_context, 0) && !make_current(driver_context));
