@@ -24,7 +24,7 @@ from support.jupyter.lab import lab
 from support.jupyter.notebooks import WIDGET, notebook
 from support.jupyter.page import PANELS, LabPage, Notebook
 
-# The least under which JupyterLab and dgkit work: .github/SECURITY.md has the same lines.
+# The least under which JupyterLab and dgkit work: SECURITY-DETAILS.md has the same lines.
 POLICY = (
     "default-src 'none'; script-src 'self' 'unsafe-eval' blob:; style-src 'self' 'unsafe-inline'; "
     "img-src 'self' data: blob:; font-src 'self' data:; connect-src 'self' ws:; "

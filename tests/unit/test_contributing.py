@@ -10,7 +10,7 @@ import pytest
 from support.source import docs
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE, SECURITY = ROOT / ".github/CONTRIBUTING.md", ROOT / ".github/SECURITY.md"
+PAGE, SECURITY = ROOT / ".github/CONTRIBUTING.md", ROOT / ".github/SECURITY-DETAILS.md"
 TEXT = PAGE.read_text(encoding="utf-8")
 NAMES = re.findall(r"`([\w./-]+\.(?:py|c|js))` `#?(\w+)`", TEXT)
 RULES = re.findall(r"`([\w./-]+\.(?:py|c|h))`, `(\w+)`", TEXT)

@@ -1,4 +1,4 @@
-""".github/SECURITY.md: its commands exist, and its limits are the code's."""
+"""The pages on security: their commands exist, and their limits are the code's."""
 
 import re
 import subprocess
@@ -12,8 +12,8 @@ from dgkit.cli import main
 from dgkit.wire import messages
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / ".github/SECURITY.md"
-TEXT = PAGE.read_text(encoding="utf-8")
+PAGES = [ROOT / ".github" / name for name in ("SECURITY.md", "SECURITY-DETAILS.md")]
+TEXT = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
 COMMANDS = list(docs.commands(TEXT, "dgkit"))
 
 
@@ -28,7 +28,9 @@ def test_each_boundary_names_a_test():
 
 
 def test_each_anchor_is_a_heading():
-    assert docs.anchors(TEXT) <= docs.headings(TEXT)
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        assert docs.anchors(text) <= docs.headings(text)
 
 
 @pytest.mark.parametrize(("words", "options"), COMMANDS, ids=str)
