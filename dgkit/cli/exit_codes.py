@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .. import errors
+from .._version import DISTRIBUTION
 
 OK, FAILED, USAGE, NO_DEVICE, NO_PEER, INTERRUPTED, TERMINATED = 0, 1, 2, 3, 4, 130, 143
 
@@ -27,7 +28,7 @@ _HINTS: tuple[tuple[type[BaseException], int, str], ...] = (
     (errors.LimitReached, FAILED, "raise the limit (`ulimit -n`) or keep fewer objects open"),
     (errors.DgkitError, FAILED, ""),
     (OSError, FAILED, ""),
-    (ImportError, FAILED, "reinstall dgkit: `pip install .` in its folder"),
+    (ImportError, FAILED, f"reinstall {DISTRIBUTION}: `pip install --force-reinstall`"),
     (MemoryError, FAILED, "use less memory or free some (`free -h`, `nvidia-smi`)"),
 )
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -35,6 +36,15 @@ def test_help_names_every_command_and_every_exit_code(capsys):
     assert "DOCA" in text.split("Options:")[0]
     for code in (0, 1, 2, 3, 4, 130, 143):
         assert str(code) in text.split("Exit codes:")[1]
+
+
+def test_the_man_page_has_every_command_and_every_exit_code():
+    page = (Path(app.__file__).parent / "dgkit.1").read_text(encoding="utf-8").replace("\\-", "-")
+    for name, summary in app._COMMANDS.items():
+        assert f".TP\n.B {name}\n{summary}\n" in page
+    for line in exit_codes.EXIT_CODES.splitlines():
+        code, meaning = re.split(r"(?<=\d) {2,}", line)
+        assert f".TP\n.B {code}\n{meaning[0].upper()}{meaning[1:]}\n" in page
 
 
 def test_python_m_dgkit_is_the_command():
