@@ -50,6 +50,7 @@ CHAPTERS = {
     ".github/CHANGELOG.md": ("changes", "Changes"),
     ".github/CONTRIBUTING.md": ("contributing", "Working on dgkit"),
     ".github/SECURITY.md": ("security", "Security"),
+    ".github/SECURITY-DETAILS.md": ("security-details", "How security is kept"),
 }
 TUTORIALS = "notebooks/tutorials"
 API = ("", "dma", "memory", "session", "report", "gpu_initiated", "nccl", "doca", "doctor", "fleet")
@@ -67,6 +68,8 @@ def place(target: str) -> str | None:
         return f"chapters/{CHAPTERS[target][0]}.md"
     if target.startswith(f"{TUTORIALS}/") and target.endswith(".ipynb"):
         return f"tutorials/{Path(target).name}"
+    if target.startswith(".github/site/") and target.endswith(".md"):
+        return Path(target).name
     if target.endswith((".png", ".gif")):
         return f"_static/{Path(target).name}"
     return None

@@ -48,6 +48,7 @@ _ALONE = (
     "chapters/readme",
     "chapters/security",
     "glossary",
+    "related",
     "install",
 )
 html_sidebars = {page: [] for page in _ALONE}

@@ -30,7 +30,7 @@ function withMostWords(withAllWords, words, excluded) {
 const KINDS = [
   [/^chapters\/(changes|contributing)/, 0],
   [/^(install|glossary|support)/, 4],
-  [/^(chapters\/|questions|where|arm-gpu)/, 3],
+  [/^(chapters\/|questions|related|where|arm-gpu)/, 3],
   [/^checks\//, 2],
   [/^tutorials\//, 1],
 ];
