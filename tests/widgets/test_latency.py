@@ -45,7 +45,7 @@ def test_a_view_that_is_seen_gets_numbered_frames_of_what_is_new(plot, seen):
     kept = plot._view_model.run.history.fine.all()
     assert np.array_equal(points, kept[: len(points)], equal_nan=True)
     assert all(len(out) in (3, 5) for _, out in frames)
-    assert [("figures" in fields) for fields, _ in frames] == [len(out) == 4 for _, out in frames]
+    assert [("figures" in fields) for fields, _ in frames] == [len(out) == 5 for _, out in frames]
 
 
 def test_a_frame_is_small(plot, seen):
