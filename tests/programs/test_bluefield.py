@@ -439,7 +439,7 @@ def test_up_moves_bytes_and_down_leaves_nothing_on_either_side(host, arm, folder
     reached, other = folder / "reached", Host(folder / "other", arm, wheels)
     arm.at_step(1, f"touch {reached}; while [ -e {reached} ]; do sleep 0.1; done")
     first = host.start_up()
-    until(reached.exists, "the first step")
+    until(reached.exists, "the first step", 60.0)
     assert "somebody else sets up dgkit at arm now" in other.up().stderr
     reached.unlink()
     said = first.communicate(timeout=120)[1]
