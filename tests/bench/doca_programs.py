@@ -37,9 +37,8 @@ SOURCES = (".c", ".cc", ".cpp", ".cxx")
 USES_DOCA = re.compile(r'^\s*#\s*include\s*[<"]doca_\w+\.h', re.MULTILINE)
 OF_SAMPLES = [f"/opt/mellanox/doca/{name}" for name in ("", "samples", "applications/common")]
 ERROR = re.compile(r"^.*(?:ERROR:|error:|No package|undefined reference|Error 1).*", re.MULTILINE)
-RELEASES = ["3.3", "2.9", "2.5", "2.2", "1.3"]  # the last two for programs with work queues
+RELEASES = ["3.3", "2.9", "2.5", "2.2", "1.3"]
 ABSENT = re.compile(r"softdoca has no (doca_\w+)")
-WORK_QUEUES = re.compile(r"\bdoca_(workq|job|pci_bdf)\b")
 # Runs its arguments where /opt/mellanox/doca is the folder $DOCA.
 IN_OPT = """
 set -e
@@ -121,8 +120,7 @@ def of_checkout(checkout: Path, samples: Path | None, folder: Path) -> Repositor
     of_api: Counter[str] = Counter()
     builds = {}
     for api in RELEASES:
-        again = [path for path, names in lacks.items() if names
-                 and (api in RELEASES[-2:]) == bool(WORK_QUEUES.search(texts[path]))]  # fmt: skip
+        again = [path for path, names in lacks.items() if names]
         builds[api] = Build(api, samples, folder, source)
         for path, names in zip(again, builds[api].check(again, folders), strict=True):
             of_api[api] += not names
