@@ -85,7 +85,7 @@ def _encode_rule(rule: str) -> str:
         if field == "ops":
             ops = _read_ops(rule, name, value)
         elif field in _OF_ALL | action.fields:
-            values[field] = _read(rule, field, value)
+            values[field] = _parse_number(rule, field, value)
         else:
             allowed = ["ops", *sorted(_OF_ALL | action.fields)]
             raise ValueError(f"rule {rule!r}: {name} has no field {field!r}; {_choice(allowed)}")
@@ -110,7 +110,7 @@ def _read_ops(rule: str, action: str, text: str) -> int:
     return sum(_OPS[name] for name in set(names))
 
 
-def _read(rule: str, name: str, text: str) -> float:
+def _parse_number(rule: str, name: str, text: str) -> float:
     field = _FIELDS[name]
     try:
         value = field.read(text)

@@ -136,11 +136,11 @@ def _close(cell: str, run: str, *, all_of_them: bool) -> bool:
         unused = [panel for panel in stale if not any(panel in used for used in _panels.values())]
     for panel in unused:
         if (close := stale[panel].close()) is not None:
-            _try(close, type(panel).__name__)
+            _close_or_warn(close, type(panel).__name__)
     return bool(unused)
 
 
-def _try(close: Callable[[], None], name: str) -> None:
+def _close_or_warn(close: Callable[[], None], name: str) -> None:
     try:
         close()
     except Exception:  # must not affect the cell or what else is to be closed
@@ -178,7 +178,7 @@ def close_replaced(_result: object = None) -> None:
         _earlier.update(_opened)
         _opened.clear()
     for session in replaced:
-        _try(session.close, "Session")
+        _close_or_warn(session.close, "Session")
     if others:
         _forget_results(others)
         gc.collect()  # sessions are reference cycles

@@ -192,7 +192,7 @@ def read_regular(path: Path, most: int) -> bytes:
         OSError: It cannot be read, or is no such file.
         ValueError: It is larger.
     """
-    return _read(path, open_regular(path), most)
+    return _read_limited_fd(path, open_regular(path), most)
 
 
 def read_limited(path: Path, most: int) -> bytes:
@@ -202,10 +202,10 @@ def read_limited(path: Path, most: int) -> bytes:
         OSError: It cannot be read, or is no regular file: a FIFO would block.
         ValueError: It is larger.
     """
-    return _read(path, os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), most)
+    return _read_limited_fd(path, os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), most)
 
 
-def _read(path: Path, fd: int, most: int) -> bytes:
+def _read_limited_fd(path: Path, fd: int, most: int) -> bytes:
     with named(path), os.fdopen(fd, "rb") as file:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             raise OSError(errno.EINVAL, "not a regular file")

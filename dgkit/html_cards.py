@@ -77,7 +77,7 @@ def card(
         body: Content below the rows.
         note: Warning below the title.
     """
-    lines = "".join(_row(name, value) for name, value in rows)
+    lines = "".join(_row_html(name, value) for name, value in rows)
     tag = badge if isinstance(badge, Html) else _badge(badge) if badge else ""
     warning = f'<div style="margin:4px 0px">{_badge(note, warn=True)}</div>' if note else ""
     return (
@@ -96,7 +96,7 @@ def _html(value: object) -> str:
     return value if isinstance(value, Html) else html.escape(str(value))
 
 
-def _row(name: str, value: object) -> str:
+def _row_html(name: str, value: object) -> str:
     cell = "text-align:left;vertical-align:top;padding:2px 14px 2px 4px"
     return (
         f'<tr><th scope="row" style="{cell};font-weight:normal;opacity:0.75;white-space:nowrap">'
@@ -138,7 +138,9 @@ def chart(
         return min(100.0, max(0.0, 100 * (log10(max(ns, 1)) - low) / (high - low)))
 
     boxes = [
-        _bar(across(left), across(right), 100 * log10(count + 1) / top, _bin(left, right, count))
+        _bar_html(
+            across(left), across(right), 100 * log10(count + 1) / top, _bin(left, right, count)
+        )
         for (left, right), count in zip(pairwise(edges_ns), counts, strict=True)
         if count
     ]
@@ -146,10 +148,10 @@ def chart(
         _mark(_LINE * (len(marks) - row), label, across(ns), ns)
         for row, (label, ns) in enumerate(marks)
     ]
-    boxes += [_tick(across(ns), f"{ns / 1000:g}") for ns in _round_times(low, high)]
+    boxes += [_tick_html(across(ns), f"{ns / 1000:g}") for ns in _round_times(low, high)]
     powers = [10**k for k in range(int(top) + 1)]
     boxes += [_level(100 * log10(n + 1) / top, f"{n:,}") for n in powers if log10(n + 1) <= top]
-    return _frame(boxes, rows=len(marks))
+    return _frame_html(boxes, rows=len(marks))
 
 
 def _span(first: int, last: int) -> tuple[float, float]:
@@ -163,7 +165,7 @@ def _bin(left: int, right: int, count: int) -> str:
     return f"{us(left)} to {us(right)} µs: {count:,} samples"
 
 
-def _bar(left: float, right: float, height: float, tip: str) -> str:
+def _bar_html(left: float, right: float, height: float, tip: str) -> str:
     return (
         f'<div title="{tip}" style="position:absolute;bottom:0px;left:{left:.2f}%;'
         f"width:{max(right - left - 0.15, 0.3):.2f}%;height:{height:.1f}%;"
@@ -183,7 +185,7 @@ def _mark(up: int, label: str, x: float, ns: int) -> str:
     )
 
 
-def _tick(x: float, text: str) -> str:
+def _tick_html(x: float, text: str) -> str:
     return (
         f'<div style="{_SMALL};left:{x:.2f}%;top:100%;border-left:1px solid {_GREY};'
         f'padding:6px 0px 0px 3px">{text}</div>'
@@ -208,7 +210,7 @@ def _round_times(low: float, high: float) -> Iterator[float]:
         yield from (s * 10**power for s in steps if low <= log10(s * 10**power) <= high)
 
 
-def _frame(boxes: Iterable[str], *, rows: int) -> Html:
+def _frame_html(boxes: Iterable[str], *, rows: int) -> Html:
     axis = f"border-left:1px solid {_GREY};border-bottom:1px solid {_GREY}"
     note = "font-size:11px;opacity:0.75"
     return Html(

@@ -49,7 +49,7 @@ def plugin_path() -> Path:
     Raises:
         FileNotFoundError: It is not installed.
     """
-    return _installed("libnccl-rma-dgkit.so")
+    return _installed_file("libnccl-rma-dgkit.so")
 
 
 def environment(
@@ -245,10 +245,10 @@ def statistics(folder: str | os.PathLike[str]) -> Ranks:
     the folder.
     """
     found = (json.loads(path.read_bytes()) for path in Path(folder).glob("rank-*.json"))
-    return Ranks(sorted(map(_rank, found), key=lambda rank: (rank.rank, rank.pid)))
+    return Ranks(sorted(map(_parse_rank, found), key=lambda rank: (rank.rank, rank.pid)))
 
 
-def _rank(value: dict[str, Any]) -> Rank:
+def _parse_rank(value: dict[str, Any]) -> Rank:
     peers = tuple(
         Peer(
             Transfers(**peer["puts"]),
@@ -353,7 +353,7 @@ def selftest_command(
     gpu: bool = False,
 ) -> list[str]:
     """Return the command line of selftest(), for Run."""
-    command = [_installed("nccl-selftest"), "--plugin", plugin_path(), "--ranks", ranks]
+    command = [_installed_file("nccl-selftest"), "--plugin", plugin_path(), "--ranks", ranks]
     command += ["--rounds", rounds, "--seed", seed]
     flags = {"--processes": processes, "--kill": kill, "--gpu": gpu}
     return list(map(str, [*command, *(flag for flag, given in flags.items() if given)]))
@@ -401,7 +401,7 @@ def selftest(
     return report
 
 
-def _installed(name: str) -> Path:
+def _installed_file(name: str) -> Path:
     path = beside_core("_nccl") / name
     if not path.exists():
         raise FileNotFoundError(f"{path} is not installed: `pip install .` builds it, on Linux")

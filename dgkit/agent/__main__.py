@@ -38,7 +38,7 @@ def main(fd: int) -> int:
             with _end_of(parent) as end:
                 ended = _serve(start, waiting, end.fileno())
         except Exception as exc:  # every error until it is ready is reported to the parent
-            _answer(waiting, Started(endpoint="", failed=to_wire(exc, 0)))
+            _report_ready(waiting, Started(endpoint="", failed=to_wire(exc, 0)))
             return 1
         sweep()  # also the parent's files, if it was killed
     if not ended:
@@ -46,7 +46,7 @@ def main(fd: int) -> int:
     return 0
 
 
-def _answer(waiting: list[socket.socket], started: Any) -> None:
+def _report_ready(waiting: list[socket.socket], started: Any) -> None:
     from ..wire.messages import encode
 
     with contextlib.suppress(IndexError, ConnectionError):  # it has its answer, or is gone
@@ -86,7 +86,7 @@ def _serve(start: Any, waiting: list[socket.socket], end: int) -> bool:
         rules=rules,
         max_memory=start.max_memory or None,
         max_client_memory=start.max_memory or default_memory(),  # there is one client
-        ready=lambda endpoint: _answer(waiting, Started(endpoint=endpoint, failed=None)),
+        ready=lambda endpoint: _report_ready(waiting, Started(endpoint=endpoint, failed=None)),
         watch_fd=end,
     )
 

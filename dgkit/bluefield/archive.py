@@ -214,7 +214,7 @@ def read(path: Path) -> tuple[dict[str, Any], list[Diagnosis], str]:
     """
     try:
         archive = zipfile.ZipFile(io.BytesIO(read_limited(path, MAX_BYTES)))
-        content = {name: _member(archive, name) for name in _MEMBERS}
+        content = {name: _read_member(archive, name) for name in _MEMBERS}
         found = json.loads(content[_MEMBERS[0]])
         if not isinstance(found, dict) or found.get("format") != 1:
             raise ValueError("it has another format")
@@ -228,7 +228,7 @@ def read(path: Path) -> tuple[dict[str, Any], list[Diagnosis], str]:
         return found, diagnoses(files), str(doctor.nics(files[0]))
 
 
-def _member(archive: zipfile.ZipFile, name: str) -> bytes:
+def _read_member(archive: zipfile.ZipFile, name: str) -> bytes:
     with archive.open(name) as file:
         content = file.read(_MAX_MEMBER + 1)
     if len(content) > _MAX_MEMBER:
@@ -244,13 +244,13 @@ def page(found: Mapping[str, Any], diagnosed: list[Diagnosis], nics: str) -> lis
         f"Cards: {'; '.join(map(str, found.get('cards') or [])) or 'none in the host'}",
         "",
         "1. Can the Arm cores reach this GPU's memory here?",
-        *_reach(found, by_place),
+        *_reach_lines(found, by_place),
         "",
         "2. By which ways?",
-        *_ways(found, by_place),
+        *_way_lines(found, by_place),
         "",
         "3. At what latency and rate?",
-        *_table(found["figures"]),
+        *_figure_rows(found["figures"]),
         "",
         *published.page(),
         "",
@@ -261,7 +261,7 @@ def page(found: Mapping[str, Any], diagnosed: list[Diagnosis], nics: str) -> lis
         *_better(diagnosed),
         "",
         "6. Where does DOCA here differ from softdoca?",
-        *_differences(found),
+        *_difference_lines(found),
         "",
         "7. What does the DMA sample do here that softdoca does not?",
         *_of_trace(found.get("trace") or {}),
@@ -269,7 +269,7 @@ def page(found: Mapping[str, Any], diagnosed: list[Diagnosis], nics: str) -> lis
     return [printable(str(line)) for line in lines]
 
 
-def _reach(found: Mapping[str, Any], by_place: Mapping[str, Any]) -> Iterator[str]:
+def _reach_lines(found: Mapping[str, Any], by_place: Mapping[str, Any]) -> Iterator[str]:
     software = found.get("provider") in ("soft", "softdoca", "cuda")
     for place in ("gpu", "host"):
         row = by_place.get(place, {"works": False, "text": "not tried", "way": ""})
@@ -279,7 +279,7 @@ def _reach(found: Mapping[str, Any], by_place: Mapping[str, Any]) -> Iterator[st
         yield f"  {place} memory: {label}. {row['text']}"
 
 
-def _ways(found: Mapping[str, Any], by_place: Mapping[str, Any]) -> Iterator[str]:
+def _way_lines(found: Mapping[str, Any], by_place: Mapping[str, Any]) -> Iterator[str]:
     gpu, why = by_place.get("gpu", {}), [str(line) for line in found.get("why") or []]
     for title, provider, way in _WAYS:
         # A registration that failed has no way: all of the provider's ways have failed.
@@ -293,7 +293,7 @@ def _ways(found: Mapping[str, Any], by_place: Mapping[str, Any]) -> Iterator[str
         yield f"  {title}: {answer}"
 
 
-def _table(figures: list[Mapping[str, Any]]) -> Iterator[str]:
+def _figure_rows(figures: list[Mapping[str, Any]]) -> Iterator[str]:
     if not figures:
         yield "  nothing was measured: no transfer worked"
         return
@@ -336,7 +336,7 @@ def _better(diagnosed: list[Diagnosis]) -> Iterator[str]:
         yield "  The doctor's pages, below, have the commands."
 
 
-def _differences(found: Mapping[str, Any]) -> Iterator[str]:
+def _difference_lines(found: Mapping[str, Any]) -> Iterator[str]:
     doca = found.get("doca") or {}
     here, there = doca.get("doca") or [], doca.get("softdoca") or []
     if not here or not there:

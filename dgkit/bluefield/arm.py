@@ -171,7 +171,9 @@ class Arm(Closable):
                 "the link, then run this again; it goes on from there"
             )
         if process.returncode:
-            raise BluefieldError(_failure(self.destination, self.step, said, process.returncode))
+            raise BluefieldError(
+                _failure_text(self.destination, self.step, said, process.returncode)
+            )
         return out.decode("utf-8", "replace")
 
     def send(self, files: Sequence[Path], folder: str) -> None:
@@ -204,7 +206,7 @@ def _shell(script: str) -> str:
     return f"exec sh -c {shlex.quote(script)}"
 
 
-def _failure(arm: str, step: str, said: str, code: int) -> str:
+def _failure_text(arm: str, step: str, said: str, code: int) -> str:
     lines = [line for line in said.splitlines() if line.strip()]
     text = f"the step {step!r} failed at {arm}: {lines[-1].strip() if lines else f'exit {code}'}"
     if re.search(r"No space left on device|Disk quota exceeded", said):

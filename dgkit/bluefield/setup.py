@@ -227,7 +227,7 @@ def up(arm: Arm, planned: Plan, say: Say) -> dict[str, Any]:
     if not found:
         say(f"wheels: downloading to {planned.folder}")
         found = pack(planned.folder, python=planned.probe.python, glibc=planned.probe.glibc)
-    _install(arm, planned, found, say)
+    _install_wheels(arm, planned, found, say)
     _exchange_keys(arm, say)
     snapshots = _record(arm, cache(), say)
     arm.step = "provider"
@@ -286,7 +286,7 @@ def _digest(found: list[Path]) -> str:
     return hashlib.sha256(repr(content).encode()).hexdigest()[:16]
 
 
-def _install(arm: Arm, planned: Plan, found: list[Path], say: Say) -> None:
+def _install_wheels(arm: Arm, planned: Plan, found: list[Path], say: Say) -> None:
     arm.step, digest = "install", _digest(found)
     if arm.run("cat venv/installed 2>/dev/null || :").strip() == digest:
         say(f"install: dgkit {__version__} is there already")

@@ -103,7 +103,7 @@ def bench(context: click.Context, /, **options: Any) -> int:
     ) as session:
         results = _measure(session, place, given)
     if given.json_ != STDOUT:
-        _show(results)
+        _print_results(results)
         if given.published:
             from ..report.published import page
 
@@ -168,7 +168,7 @@ def _measure(session: Session, place: Place, options: _Options) -> dict[str, Any
     return {"info": session.info, **where, "latency": latency, "bandwidth": rate}
 
 
-def _show(results: dict[str, Any]) -> None:
+def _print_results(results: dict[str, Any]) -> None:
     from .tables import floor_note, latency_table, legend, rate_table
 
     latency: Sequence[LatencyReport] = results["latency"]

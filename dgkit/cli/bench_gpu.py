@@ -142,7 +142,7 @@ def gpu_initiated(
         single, many = single + more[0], many + more[1]
     results = _measure(meter, single, many, seconds=seconds)
     if json_ != STDOUT:
-        _show(results)
+        _print_results(results)
     if json_:
         rows = {key: [r.to_dict() for r in results[key]] for key in ("latency", "rates")}
         write_document(path, "dgkit bench gpu-initiated", {**results, **rows})
@@ -342,7 +342,7 @@ class _Rig:
         self._own.close()
 
 
-def _show(results: dict[str, Any]) -> None:
+def _print_results(results: dict[str, Any]) -> None:
     from .tables import floor_note, posted_latency_table, posted_rate_table
 
     latency: Sequence[PostedLatencyReport] = results["latency"]

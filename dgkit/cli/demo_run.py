@@ -198,23 +198,25 @@ def move(session: Session, source: Source, on: str = "host") -> Moved:
     ):
         moved.place = region.place
         _content(region)  # imports NumPy before the first step
-        with _timed(moved, progress, f"{source.kind} into a {moved.kind} region") as advance:
+        with _timed_progress(
+            moved, progress, f"{source.kind} into a {moved.kind} region"
+        ) as advance:
             _fill(region, source, advance)
-        with _timed(moved, progress, "host hashes its region") as advance:
+        with _timed_progress(moved, progress, "host hashes its region") as advance:
             moved.host = _sha256(_content(region), advance)
-        with _timed(moved, progress, "DPU reads it by DMA and hashes it"):
+        with _timed_progress(moved, progress, "DPU reads it by DMA and hashes it"):
             moved.dpu = session.digest(region)
-        with _timed(moved, progress, "DPU reads it again, writes it to a second region"):
+        with _timed_progress(moved, progress, "DPU reads it again, writes it to a second region"):
             report = session.copy(region, copy)
         moved.steps[-1].read_ns, moved.steps[-1].write_ns = report.read_ns, report.write_ns
-        with _timed(moved, progress, "host hashes the second region") as advance:
+        with _timed_progress(moved, progress, "host hashes the second region") as advance:
             moved.copy = _sha256(_content(copy), advance)
         moved.first = bytes(_content(copy)[:_FIRST_BYTES])
     return moved
 
 
 @contextmanager
-def _timed(moved: Moved, progress: Progress, text: str) -> Iterator[Advance]:
+def _timed_progress(moved: Moved, progress: Progress, text: str) -> Iterator[Advance]:
     started = time.monotonic_ns()
     with progress_bar(progress, text) as advance:
         yield advance

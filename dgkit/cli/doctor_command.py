@@ -245,7 +245,7 @@ def _run(options: _Options) -> int:
     if path is not None and str(path) in {check.name for check in _all_checks()}:
         raise click.UsageError(f"--json {path}: this is a check; CHECKs stand before --json")
     if options.list_:
-        return _list(options.checks, options.json_)
+        return _list_checks(options.checks, options.json_)
     if options.file is not None:
         return _record(options, options.file)
     if options.word:
@@ -263,7 +263,7 @@ def _run(options: _Options) -> int:
         return _compare(options, *options.pair)
     if options.tries:
         diagnosis = _try(options)
-        return _print(options, diagnosis)
+        return _print_diagnosis(options, diagnosis)
     if options.symptom is not None:
         return _explain_symptom(options)
     if options.reported:
@@ -273,10 +273,10 @@ def _run(options: _Options) -> int:
         diagnosis = _diagnose(options)
         _explain(diagnosis, names)
         return diagnosis.exit_code
-    return _print(options, _diagnose(options, options.checks))
+    return _print_diagnosis(options, _diagnose(options, options.checks))
 
 
-def _print(options: _Options, diagnosis: Diagnosis) -> int:
+def _print_diagnosis(options: _Options, diagnosis: Diagnosis) -> int:
     if options.json_:
         print_json(diagnosis.as_dict())
     else:
@@ -530,7 +530,7 @@ def _all_checks() -> Sequence[Check]:
     return checks()
 
 
-def _list(names: tuple[str, ...], json_: bool) -> int:
+def _list_checks(names: tuple[str, ...], json_: bool) -> int:
     from ..doctor.registry import checks, named
 
     with _usage():

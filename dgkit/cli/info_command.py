@@ -50,7 +50,7 @@ def info(address: str | None, keys: str | None, json_: bool) -> int:
       dgkit info --address "$(cat agent-address)"
     """
     if address is not None:
-        return _agent(address, keys, json_)
+        return _print_agent(address, keys, json_)
     facts = collect()
     if json_:
         print_json(facts)
@@ -59,7 +59,7 @@ def info(address: str | None, keys: str | None, json_: bool) -> int:
     return 0 if any(provider["usable"] for provider in facts["providers"]) else NO_DEVICE
 
 
-def _agent(address: str, keys: str | None, json_: bool) -> int:
+def _print_agent(address: str, keys: str | None, json_: bool) -> int:
     facts = collect_agent(address, keys)
     if json_:
         print_json(facts)
@@ -154,15 +154,15 @@ def show(facts: dict[str, Any]) -> None:
         why = provider["why"] or provider["label"]
         if provider["name"] == "cuda" and provider["why"] and facts["gpu"]["why"]:
             why = "the section on GPUs says why"
-        click.echo(_wrapped(why, out.width, 23, first=23).lstrip())
+        click.echo(_wrap_indented(why, out.width, 23, first=23).lstrip())
     if found := doca_lines(facts.get("doca", {})):
         out.print("\n[bold]DOCA[/]")
         for line in found:
-            click.echo(_wrapped(line, out.width, 4))
+            click.echo(_wrap_indented(line, out.width, 4))
     if "gpu" in facts:
         out.print("\n[bold]GPU memory[/]")
         for line in gpu_lines(facts["gpu"]):
-            click.echo(_wrapped(line, out.width, 12 if line[0] == " " else 4))
+            click.echo(_wrap_indented(line, out.width, 12 if line[0] == " " else 4))
     out.print("\n[bold]Machine[/]")
     click.echo(f"  {Machine(**facts['machine'])}")
     if limits:
@@ -171,7 +171,7 @@ def show(facts: dict[str, Any]) -> None:
         click.echo(f"  sockets in {limits['runtime_dir']}")
 
 
-def _wrapped(text: str, width: int, indent: int, *, first: int = 2) -> str:
+def _wrap_indented(text: str, width: int, indent: int, *, first: int = 2) -> str:
     return textwrap.fill(
         text, max(width, 60), initial_indent=" " * first, subsequent_indent=" " * indent,
         break_long_words=False, break_on_hyphens=False,
@@ -375,12 +375,12 @@ def gpu_lines(facts: dict[str, Any]) -> Iterator[str]:
 
 def _gpu_lines(gpu: dict[str, Any]) -> Iterator[str]:
     yield f"cuda:{gpu['index']}  {gpu['name']}, {gpu['uuid']}, at {gpu['pci']}"
-    yield f"        {_sizes(gpu['free'], gpu['total'])}"
+    yield f"        {_free_of_total(gpu['free'], gpu['total'])}"
     flavour = f"{gpu['flavour']} kernel modules"
     if gpu["flavour"] == "unknown":
         flavour += f" ({gpu['flavour_why']})"
     yield f"        driver {gpu['driver']} with CUDA {gpu['cuda']}, {flavour}"
-    bar1 = _sizes(gpu["bar1_free"], gpu["bar1_total"])
+    bar1 = _free_of_total(gpu["bar1_free"], gpu["bar1_total"])
     yield f"        BAR1 {bar1}" + (f" ({gpu['bar1_why']})" if gpu["bar1_why"] else "")
     for name, text in _GPU_FLAGS.items():
         yield f"        {text}: {_flag(gpu[name])}"
@@ -392,7 +392,7 @@ def _flag(value: bool | None) -> str:
     return "unknown to this driver" if value is None else "yes" if value else "no"
 
 
-def _sizes(free: int | None, total: int | None) -> str:
+def _free_of_total(free: int | None, total: int | None) -> str:
     if total is None:
         return "unknown"
     if free is None:

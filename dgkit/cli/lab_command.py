@@ -191,13 +191,13 @@ def _run(
         with notice_after("dgkit lab: JupyterLab is starting", after_s=5.0):
             ready = server.ready() | {"agent": address, "folder": str(folder)}
         print(json.dumps(ready) if json_ else ready["url"], flush=True)
-        _explain(folder, ready["port"], address, start)
+        _print_lab_address(folder, ready["port"], address, start)
         code = server.wait()
     say(f"dgkit lab: JupyterLab ended (exit status {code})" if code else "dgkit lab: stopped")
     return FAILED if code else OK
 
 
-def _explain(folder: Path, port: int, address: str | None, started: bool) -> None:
+def _print_lab_address(folder: Path, port: int, address: str | None, started: bool) -> None:
     say(f"JupyterLab serves {folder} on 127.0.0.1 only; stop with Ctrl-C.")
     if address:
         kind = "Software DPU" if started else "Agent"
@@ -262,7 +262,9 @@ def software_dpu() -> Iterator[str]:
         dpu.close()
 
 
-def _argv(folder: Path, port: int, token: str, *, fixed: bool, browser: bool) -> list[str]:
+def _jupyter_command(
+    folder: Path, port: int, token: str, *, fixed: bool, browser: bool
+) -> list[str]:
     retries = 0 if fixed else 50
     options = {"ip": _HOST, "port": port, "port_retries": retries, "root_dir": folder}
     argv = [f"--ServerApp.{name}={value}" for name, value in options.items()]
@@ -308,7 +310,7 @@ class Lab:
             stdout=2,  # its messages belong on stderr
             env=environment,
         )
-        argv = _argv(folder, port, self._token, fixed=fixed, browser=browser)
+        argv = _jupyter_command(folder, port, self._token, fixed=fixed, browser=browser)
         with contextlib.suppress(ConnectionError):  # the child has ended: ready() raises the error
             self._pipe.send(json.dumps([*argv, *extra]).encode())
 

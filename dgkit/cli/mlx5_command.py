@@ -130,15 +130,15 @@ def info(json_: bool) -> int:
       dgkit mlx5 info
       dgkit mlx5 info --json | python3 -m json.tool
     """
-    facts = _collect()
+    facts = _collect_facts()
     if json_:
         print_json(facts)
     else:
-        _show(facts)
+        _print_facts(facts)
     return OK if facts["usable"] else NO_DEVICE
 
 
-def _collect() -> dict[str, Any]:
+def _collect_facts() -> dict[str, Any]:
     from ..dma import Device
     from ..dma.nic import adapter_processes
 
@@ -192,7 +192,7 @@ def _program(pid: int) -> str:
     return " ".join(os.fsdecode(word) for word in words).strip()
 
 
-def _show(facts: dict[str, Any]) -> None:
+def _print_facts(facts: dict[str, Any]) -> None:
     for about in facts["adapters"]:
         click.echo(f"Adapter    {about['device']}: {about['model']}, no hardware")
         click.echo(f"  port     {about['port']}: {about['state']}, {about['link_layer']} (RoCE v2)")
@@ -210,7 +210,7 @@ def _show(facts: dict[str, Any]) -> None:
     processes = facts["processes"]
     click.echo(f"Network    {_count(processes)}")
     for process in processes:
-        click.echo(f"  {process['why'] or _line(process)}")
+        click.echo(f"  {process['why'] or _process_line(process)}")
     click.echo("Files")
     for name, path in facts["files"].items():
         click.echo(f"  {name:<8} {path}")
@@ -225,7 +225,7 @@ def _count(processes: list[dict[str, Any]]) -> str:
     return f"{plural(len(processes), 'program')} {'has' if len(processes) == 1 else 'have'} it open"
 
 
-def _line(process: dict[str, Any]) -> str:
+def _process_line(process: dict[str, Any]) -> str:
     pairs = plural(process["queue_pairs"], "queue pair")
     regions = plural(process["regions"], "region")
     program = printable(process["program"], kept="")

@@ -199,7 +199,7 @@ def resolve_place(on: str, provider: str | None, *, local: bool = True) -> Place
     from .. import memory
 
     if on == "auto":
-        place = _auto(provider)
+        place = _automatic_place(provider)
         return place if local else Place(on, place.provider)
     on_gpu = on not in ("host", "pinned")
     if local and on_gpu and provider not in _GPU_PROVIDERS:
@@ -212,7 +212,7 @@ def resolve_place(on: str, provider: str | None, *, local: bool = True) -> Place
     return Place(on, provider or ("cuda" if on_gpu else DEFAULT_PROVIDER))
 
 
-def _auto(provider: str | None) -> Place:
+def _automatic_place(provider: str | None) -> Place:
     from ..memory.allocate import choose
 
     with driver_notice():

@@ -44,11 +44,11 @@ def print_exports(about: str, command: str, environment: Mapping[str, str]) -> N
 
 def not_run(error: OSError, program: str) -> int:
     """Print why a program was not run; return the exit code."""
-    say(f"dgkit: {program}: {_why(error, program)}")
+    say(f"dgkit: {program}: {_start_failure(error, program)}")
     return _NOT_FOUND if error.errno == errno.ENOENT else _NOT_EXECUTABLE
 
 
-def _why(error: OSError, program: str) -> str:
+def _start_failure(error: OSError, program: str) -> str:
     if error.errno == errno.ENOENT:
         on_path = os.sep not in program  # only PATH was searched, not this folder
         hint = f" on PATH; did you mean ./{program}?" if on_path and Path(program).is_file() else ""

@@ -94,14 +94,14 @@ def compare(traces: tuple[Path, ...], json_: bool) -> int:
     with progress_bars() as progress, progress_bar(progress, "comparing") as advance:
         comparison = compare_traces(traces, advance)
     if json_:
-        print_json(_document(comparison))
+        print_json(_comparison_json(comparison))
     else:
         for trace in comparison.traces:
-            _print(trace)
+            _print_replay(trace)
     return FAILED if comparison.differences else OK
 
 
-def _document(comparison: Comparison) -> dict[str, Any]:
+def _comparison_json(comparison: Comparison) -> dict[str, Any]:
     return {
         "traces": [
             asdict(trace)
@@ -116,7 +116,7 @@ def _document(comparison: Comparison) -> dict[str, Any]:
     }
 
 
-def _print(trace: Replayed) -> None:
+def _print_replay(trace: Replayed) -> None:
     library = "softdoca" if trace.is_softdoca else "DOCA"
     cut = "" if trace.is_complete else ", the end is missing"
     click.echo(f"{trace.path}: {trace.calls} calls of {library} {trace.doca}{cut}")

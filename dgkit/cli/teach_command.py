@@ -111,12 +111,12 @@ def check(lab: Path, all_: bool, hint: bool, watch: bool) -> int:
     while watch:
         saved = _saved(lab)
         try:
-            _check(lab, all_, hint)
+            _check_lab(lab, all_, hint)
         except (click.UsageError, OSError, ValueError) as exc:  # perhaps it is being saved
             say(str(exc))
         while _saved(lab) == saved:
             time.sleep(_WATCH_S)
-    return _check(lab, all_, hint)
+    return _check_lab(lab, all_, hint)
 
 
 @contextlib.contextmanager
@@ -135,7 +135,7 @@ def _saved(lab: Path) -> int:
         return 0
 
 
-def _check(lab: Path, all_: bool, hint: bool) -> int:
+def _check_lab(lab: Path, all_: bool, hint: bool) -> int:
     from ..teach import grader, hints, sandbox, student_notebook
 
     with _wrong_input():

@@ -42,15 +42,15 @@ WC_DTYPE = _dtype("dg_wc")
 
 def work_requests(array: Any) -> native.Array:
     """Return a flat array of WR_DTYPE as `dg_wr[]`. Raises TypeError otherwise."""
-    return _pointer(array, WR_DTYPE, "WR", writable=False)
+    return _array_pointer(array, WR_DTYPE, "WR", writable=False)
 
 
 def completions(array: Any) -> native.Array:
     """Return a flat, writable array of WC_DTYPE as `dg_wc[]`. Raises TypeError otherwise."""
-    return _pointer(array, WC_DTYPE, "WC", writable=True)
+    return _array_pointer(array, WC_DTYPE, "WC", writable=True)
 
 
-def _pointer(array: Any, dtype: Any, name: str, *, writable: bool) -> native.Array:
+def _array_pointer(array: Any, dtype: Any, name: str, *, writable: bool) -> native.Array:
     if getattr(array, "dtype", None) != dtype or array.ndim != 1:
         raise TypeError(f"a flat array of dgkit.{name}_DTYPE is needed, not {array!r:.80}")
     if not array.flags.c_contiguous or (writable and not array.flags.writeable):

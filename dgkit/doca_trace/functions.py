@@ -78,7 +78,7 @@ def load() -> Functions:
         FileNotFoundError: This installation has no recorder.
     """
     tables = json.loads((recorder_folder() / "functions.json").read_text("utf-8"))
-    return Functions(*(_table(tables[name]) for name in ("functions", "callbacks")))
+    return Functions(*(_functions_by_name(tables[name]) for name in ("functions", "callbacks")))
 
 
 def recorder_folder() -> Path:
@@ -95,7 +95,7 @@ def recorder_folder() -> Path:
     return folder
 
 
-def _table(entries: dict[str, Any]) -> dict[str, Function]:
+def _functions_by_name(entries: dict[str, Any]) -> dict[str, Function]:
     return {
         name: Function(
             name,

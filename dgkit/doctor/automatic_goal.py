@@ -167,7 +167,7 @@ def signs(sides: Mapping[str, Machine]) -> Signs:
     shown = Signs(
         gpus=len(devices.gpus),
         card=devices.bluefields[0].bluefield if devices.bluefields else "",
-        software=_software(machine) if devices.bluefields else "",
+        software=_software_reason(machine) if devices.bluefields else "",
         unread=bool(pci_unread(machine)),
     )
     if not shown.gpus:
@@ -203,7 +203,7 @@ def _is_reachable(machine: Machine, gpu: str) -> bool:
     return "geforce" not in model.lower().split()
 
 
-def _software(machine: Machine) -> str:
+def _software_reason(machine: Machine) -> str:
     found = machine.know(doca)
     if found.version or found.parts:
         return "DOCA"

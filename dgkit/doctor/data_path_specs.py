@@ -111,7 +111,7 @@ _P2P, _GPU = frozenset({Goal.P2P}), frozenset({Goal.GPU})
 _GPUNETIO, _LAPTOP = frozenset({Goal.GPUNETIO}), frozenset({Goal.LAPTOP})
 
 
-def _arm(name: str, title: str, what: str, gpu_memory: tuple[str, ...]) -> DataPathSpec:
+def _arm_path(name: str, title: str, what: str, gpu_memory: tuple[str, ...]) -> DataPathSpec:
     return DataPathSpec(
         name=name, title=title, what=what, goals=_ARM_DMA, serves=_ARM_DMA,
         devices=(DeviceKind.BLUEFIELD, DeviceKind.GPU), alternatives=(gpu_memory,),
@@ -121,7 +121,7 @@ def _arm(name: str, title: str, what: str, gpu_memory: tuple[str, ...]) -> DataP
     )  # fmt: skip
 
 
-def _rdma(
+def _rdma_path(
     name: str, title: str, what: str, gpu_memory: tuple[str, ...], memlock: tuple[str, ...]
 ) -> DataPathSpec:
     return DataPathSpec(
@@ -132,7 +132,7 @@ def _rdma(
     )  # fmt: skip
 
 
-def _gpunetio(part: str, title: str, does: str) -> DataPathSpec:
+def _gpunetio_path(part: str, title: str, does: str) -> DataPathSpec:
     return DataPathSpec(
         name=f"gpunetio-{part}", title=f"GPUNetIO, {title}",
         what=f"GPU kernels {does}; the data is in GPU memory.",
@@ -147,13 +147,13 @@ def _gpunetio(part: str, title: str, does: str) -> DataPathSpec:
 
 
 DATA_PATH_SPECS = (
-    _arm(
+    _arm_path(
         "doca-gpu-dmabuf",
         "DOCA DMA to GPU memory (dma-buf)",
         "The Arm cores read and write GPU memory by DOCA DMA; it is exported as a dma-buf.",
         _DMABUF,
     ),
-    _arm(
+    _arm_path(
         "doca-gpu-peermem",
         "DOCA DMA to GPU memory (peermem)",
         "The Arm cores read and write GPU memory by DOCA DMA; nvidia-peermem maps it.",
@@ -180,14 +180,14 @@ DATA_PATH_SPECS = (
         required=_ARM,
         assumed=(*_ARM_ASSUMED, "memlock"),
     ),
-    _rdma(
+    _rdma_path(
         "rdma-gpu-dmabuf",
         "RDMA to GPU memory (dma-buf)",
         "The NIC reads and writes GPU memory, which is registered as a dma-buf.",
         _RDMA_DMABUF,
         ("memlock-queues",),
     ),
-    _rdma(
+    _rdma_path(
         "rdma-gpu-peermem",
         "RDMA to GPU memory (peermem)",
         "The NIC reads and writes GPU memory, which nvidia-peermem maps.",
@@ -205,10 +205,10 @@ DATA_PATH_SPECS = (
         slow_why=_SECOND_COPY,
         substitute_on=_NO_GPUDIRECT,
     ),
-    _gpunetio("ethernet", "Ethernet", "send and receive packets"),
-    _gpunetio("rdma", "RDMA", "start RDMA reads, writes and sends"),
-    _gpunetio("verbs", "Verbs", "post work requests to RDMA queues"),
-    _gpunetio("dma", "DMA", "start copies by the NIC's DMA engine"),
+    _gpunetio_path("ethernet", "Ethernet", "send and receive packets"),
+    _gpunetio_path("rdma", "RDMA", "start RDMA reads, writes and sends"),
+    _gpunetio_path("verbs", "Verbs", "post work requests to RDMA queues"),
+    _gpunetio_path("dma", "DMA", "start copies by the NIC's DMA engine"),
     DataPathSpec(
         name="gpunetio-pinned",
         title="GPUNetIO, pinned CPU memory",

@@ -87,7 +87,9 @@ def judge_data_paths(case: Case, findings: Sequence[Finding]) -> tuple[DataPath,
     """Return all data paths of the case's goal, best first."""
     present, verdicts = _devices_present(case), _CheckVerdicts(findings)
     return tuple(
-        _judge(spec, case, present, verdicts) for spec in DATA_PATH_SPECS if case.goal in spec.goals
+        _judge_path(spec, case, present, verdicts)
+        for spec in DATA_PATH_SPECS
+        if case.goal in spec.goals
     )
 
 
@@ -183,7 +185,7 @@ def _has_nic(case: Case, tree: pci.PciTree) -> bool:
     return case.goal is Goal.RDMA and bool(pairs.peers(case.host, case.goal))
 
 
-def _judge(
+def _judge_path(
     spec: DataPathSpec,
     case: Case,
     present: dict[DeviceKind, bool | None],

@@ -100,10 +100,10 @@ class Comparison(msgspec.Struct, frozen=True):
 def compare(first: Machine, second: Machine, *, goal: Goal | None, size: int = SIZE) -> Comparison:
     """Judge two recorded machines for one goal, by default that of the first, and compare."""
     diagnosis = diagnose([first], goal=goal, size=size)
-    return _compared(diagnosis, diagnose([second], goal=diagnosis.goal, size=size))
+    return _compare_pair(diagnosis, diagnose([second], goal=diagnosis.goal, size=size))
 
 
-def _compared(first: Diagnosis, second: Diagnosis) -> Comparison:
+def _compare_pair(first: Diagnosis, second: Diagnosis) -> Comparison:
     checks = [_difference(name, first, second) for name in _names(first, second)]
     different = [check for check in checks if _comparable(check.first) != _comparable(check.second)]
     different.sort(key=lambda d: (not d.is_relevant, not d.matters, -max(d.verdicts)))

@@ -74,7 +74,7 @@ def read_table(text: str) -> tuple[Symptom, ...]:
                 name, cause = _cause(head.removeprefix("shared "), body)
                 shared[name] = cause
             else:
-                symptoms.append(_symptom(head, body, shared))
+                symptoms.append(_parse_symptom(head, body, shared))
         except (ValueError, KeyError, re.error) as error:
             raise ValueError(f"line {number}: {error}: {head[:60]!r}") from None
     return tuple(symptoms)
@@ -90,7 +90,7 @@ def _cause(line: str, remedy: list[str]) -> tuple[str, Cause]:
     return first, Cause(sentence, tuple(checks), do, "".join(says))
 
 
-def _symptom(head: str, body: list[str], shared: dict[str, Cause]) -> Symptom:
+def _parse_symptom(head: str, body: list[str], shared: dict[str, Cause]) -> Symptom:
     program, _, pattern = head.partition(": ")
     source = _SOURCE.fullmatch(body[1].strip()) if len(body) > 1 else None
     if not pattern or source is None:

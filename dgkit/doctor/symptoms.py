@@ -246,11 +246,11 @@ def explain(found: Iterable[Match], diagnosis: Diagnosis) -> list[Explanation]:
 
 def _explain(match: Match, diagnosis: Diagnosis) -> Explanation:
     known = bool(match.symptom.source)
-    causes = [_rank(cause, diagnosis, known) for cause in match.symptom.causes]
+    causes = [_rank_cause(cause, diagnosis, known) for cause in match.symptom.causes]
     return Explanation(match, tuple(sorted(causes, key=lambda one: _ORDER.index(one.state))))
 
 
-def _rank(cause: Cause, diagnosis: Diagnosis, known: bool) -> RankedCause:
+def _rank_cause(cause: Cause, diagnosis: Diagnosis, known: bool) -> RankedCause:
     findings = tuple(one for name in cause.checks for one in diagnosis.of(name))
     alarms = tuple(
         one for one in findings if one.verdict in _ALARMS and cause.says in f"{one.found} {one.why}"

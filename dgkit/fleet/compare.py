@@ -37,7 +37,7 @@ def diff(old: Any, new: Any, *, threshold: float = 1.25) -> pandas.DataFrame:
         raise ValueError(f"threshold is {threshold!r}; it must be more than 1")
     columns = [*KEY, *_FIGURES]
     before, after = (
-        _frame(each)[columns].astype(dict.fromkeys(KEY[:3], str)) for each in (old, new)
+        _result_frame(each)[columns].astype(dict.fromkeys(KEY[:3], str)) for each in (old, new)
     )
     both = before.merge(
         after, on=list(KEY), how="outer", suffixes=("_old", "_new"), indicator="only"
@@ -62,7 +62,7 @@ def diff(old: Any, new: Any, *, threshold: float = 1.25) -> pandas.DataFrame:
     return both.loc[order, kept].reset_index(drop=True)
 
 
-def _frame(each: Any) -> pandas.DataFrame:
+def _result_frame(each: Any) -> pandas.DataFrame:
     import pandas as pd
 
     if isinstance(each, Sweep):

@@ -67,7 +67,7 @@ def named_pairs(found: Mapping[str, Mapping[str, Any] | str]) -> tuple[Pair, ...
     described = {address: each for address, each in found.items() if not isinstance(each, str)}
     names = _names(described.values())
     ids = {str(each["host"]): str(each["machine"]) for each in described.values()}
-    pairs = [_pair(names[address], each, ids) for address, each in described.items()]
+    pairs = [_parse_pair(names[address], each, ids) for address, each in described.items()]
     pairs += [
         Pair(name=address, worker=address, state=why)
         for address, why in found.items()
@@ -99,7 +99,7 @@ def natural_key(text: str) -> list[str | int]:
     return [int(part) if index % 2 else part for index, part in enumerate(parts)]  # odd: digits
 
 
-def _pair(name: str, each: Mapping[str, Any], ids: Mapping[str, str]) -> Pair:
+def _parse_pair(name: str, each: Mapping[str, Any], ids: Mapping[str, str]) -> Pair:
     machine, info, state = str(each["machine"]), each["info"], each["error"]
     common = {"name": name, "worker": each["address"], "host": each["host"], "machine": machine}
     common |= {"arch": each["arch"], "dgkit": each["dgkit"], "agent": each["agent"]}

@@ -90,7 +90,7 @@ class PartFiles:
 
     def read(self) -> RowTable:
         """Return the rows of all files."""
-        return _read(self.present())
+        return _read_parts(self.present())
 
 
 def _is_ours(path: Path) -> bool:
@@ -135,7 +135,7 @@ def _check_same(path: Path, plan: Mapping[str, Any]) -> None:
             raise ValueError(f"{path.parent} has another sweep: {theirs}")
 
 
-def _read(paths: list[Path]) -> RowTable:
+def _read_parts(paths: list[Path]) -> RowTable:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -168,4 +168,4 @@ def read_folder(folder: Path) -> RowTable:
     """
     if not (folder / _PLAN).is_file():
         raise ValueError(f"{folder} has no sweep ({_PLAN})")
-    return _read(sorted(folder.glob("part-*.parquet")))
+    return _read_parts(sorted(folder.glob("part-*.parquet")))

@@ -96,9 +96,9 @@ class Plan:
         if not 1 <= (count := whole("count", options.count)) <= 1_000_000:
             raise ValueError(f"count is {count}; it must be 1 to 1,000,000")
         return cls(
-            sizes=_distinct("sizes", options.sizes, _size),
-            ops=_distinct("ops", options.ops, lambda op: _choice("ops", op, _OPS)),
-            paths=_distinct("paths", options.paths, lambda path: _choice("paths", path, _PATHS)),
+            sizes=_parse_distinct("sizes", options.sizes, _parse_size),
+            ops=_parse_distinct("ops", options.ops, lambda op: _choice("ops", op, _OPS)),
+            paths=_parse_distinct("paths", options.paths, lambda p: _choice("paths", p, _PATHS)),
             on=options.on, count=count, seconds=seconds,
         )  # fmt: skip
 
@@ -115,7 +115,9 @@ class Plan:
         return _SPARE_S + len(self.sizes) * (_PER_SIZE_S + 2 * self.seconds)
 
 
-def _distinct(name: str, given: Sequence[Any], parse: Callable[[Any], Any]) -> tuple[Any, ...]:
+def _parse_distinct(
+    name: str, given: Sequence[Any], parse: Callable[[Any], Any]
+) -> tuple[Any, ...]:
     listed = isinstance(given, Iterable) and not isinstance(given, (str, bytes))
     found = tuple(dict.fromkeys(parse(each) for each in given)) if listed else ()
     if not found:
@@ -128,7 +130,7 @@ def _plain(value: Any) -> Any:
     return None if value != value else value
 
 
-def _size(size: int | str) -> int:
+def _parse_size(size: int | str) -> int:
     number = byte_count("size", size, 1)
     if number > _MOST_BYTES:
         raise ValueError(f"size is {size}; the limit is {size_text(_MOST_BYTES)}")
@@ -151,7 +153,7 @@ class Failure:
     why: str
 
 
-def _straggler(row: Any) -> tuple[str, ...]:
+def _straggler_reasons(row: Any) -> tuple[str, ...]:
     return (
         row.pair, row.op, row.requested_path, size_text(row.size), us(row.p50_ns),
         f"{row.gb_per_s:,.2f}", f"{row.slow_latency:.1f}", f"{row.slow_rate:.1f}",
@@ -427,5 +429,7 @@ class Sweep:
         rows += [(f.pair, f"{f.op}, {f.path}: {f.why}") for f in self.failures[:20]]
         body = ""
         if len(slow := self.stragglers.head(20)):
-            body += html_cards.table("stragglers", _STRAGGLER, map(_straggler, slow.itertuples()))
+            body += html_cards.table(
+                "stragglers", _STRAGGLER, map(_straggler_reasons, slow.itertuples())
+            )
         return html_cards.card("fleet sweep", rows, body=html_cards.Html(body))

@@ -140,7 +140,7 @@ def _find(folder: Path, key: str) -> Path | None:
     return None
 
 
-def _run(command: Sequence[str], text: str = "") -> str:
+def _run_compiler(command: Sequence[str], text: str = "") -> str:
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, check=False, timeout=_LIMIT, input=text
@@ -158,7 +158,7 @@ def without_ptx(command: Sequence[str], options: Sequence[str], text: str) -> st
     if not any(option.startswith(_CAPABILITY) for option in options):
         defaults.append(f"{_CAPABILITY}900")
     expand = [*command, *defaults, *options, "-E", "-x", "c++", "-"]
-    return ptx.translate(_run(expand, f'#include "emulated/ptx.h"\n{text}'))
+    return ptx.translate(_run_compiler(expand, f'#include "emulated/ptx.h"\n{text}'))
 
 
 def compile_program(source: str, *, options: Sequence[str] = (), tsan: bool = False) -> Path:
@@ -198,10 +198,12 @@ def compile_program(source: str, *, options: Sequence[str] = (), tsan: bool = Fa
         work = Path(folder)
         objects = [str(work / "kernel.o"), str(work / "runtime.o")]
         kernel = [*command, *sanitizer, *options, "-x", language, "-c", "-", "-o", objects[0]]
-        _run(kernel, text)
+        _run_compiler(kernel, text)
         define = ["-DDG_EMU_TSAN"] if tsan else []
-        _run([*command, *define, "-c", str(headers / "emulated_gpu.cpp"), "-o", objects[1]])
-        _run([*command, *sanitizer, *objects, "-o", str(made := work / "program")])
+        _run_compiler(
+            [*command, *define, "-c", str(headers / "emulated_gpu.cpp"), "-o", objects[1]]
+        )
+        _run_compiler([*command, *sanitizer, *objects, "-o", str(made := work / "program")])
         made.chmod(0o700)
         # atomic: other processes may compile the same source
         return made.replace(cache / _program_name(key, made.read_bytes()))

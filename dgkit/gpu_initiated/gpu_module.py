@@ -158,7 +158,7 @@ class GpuKernel:
         attached = [_attach(value) for value in args if isinstance(value, KernelQueue)]
         sizes = [(v,) if isinstance(v, int) else tuple(v) for v in (grid, block)]
         with stream:
-            self._function(*sizes, tuple(map(_argument, args)), shared_mem=shared_mem)
+            self._function(*sizes, tuple(map(_to_cupy, args)), shared_mem=shared_mem)
         for ring in attached:
             ring.used(stream)
 
@@ -178,7 +178,7 @@ def _attach(queue: KernelQueue) -> _Attached:
     return attached
 
 
-def _argument(value: Any) -> Any:
+def _to_cupy(value: Any) -> Any:
     if isinstance(value, KernelQueue):
         return _attach(value).handle(value)
     if isinstance(value, Region):

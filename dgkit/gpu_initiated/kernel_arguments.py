@@ -83,14 +83,14 @@ class Arguments:
         if isinstance(value, (bool, int)):
             if not -_INT64 <= value < 2 * _INT64:
                 raise ValueError(f"argument {i} is {value}; it must fit 64 bits")
-            return _tagged(
+            return _encode_tagged(
                 b"I" if value >= _INT64 else b"i", (value % (1 << 64)).to_bytes(8, "little")
             )
         if isinstance(value, float):
-            return _tagged(b"f", struct.pack("<d", value))
+            return _encode_tagged(b"f", struct.pack("<d", value))
         if getattr(value, "shape", None) == () and hasattr(value, "dtype"):  # a NumPy scalar
-            return _tagged(b"t", value.tobytes())
-        return _tagged(b"p", self._address(i, value).to_bytes(8, "little"))
+            return _encode_tagged(b"t", value.tobytes())
+        return _encode_tagged(b"p", self._address(i, value).to_bytes(8, "little"))
 
     def _address(self, i: int, value: Any) -> int:
         """Return the address of an argument's first byte, and add its mapping."""
@@ -130,5 +130,5 @@ def _file_of(memory: Any) -> tuple[int, int] | None:
     return (memory.fd, memory.fd_offset) if memory.fd >= 0 else None
 
 
-def _tagged(tag: bytes, data: bytes) -> bytes:
+def _encode_tagged(tag: bytes, data: bytes) -> bytes:
     return tag + struct.pack("<I", len(data)) + data

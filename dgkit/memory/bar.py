@@ -72,7 +72,7 @@ class BarMemory(HostMemory):
         self.shape, self.dtype, self.name = shape, dtype, name
         self.readonly_export = False
         path, start, size = _where()
-        self._keep = keep = _opened(path)
+        self._keep = keep = _open_bar(path)
         offset = _allocate(keep.number, start, size, self.size)
         mapped = mmap.mmap(keep.number, self.size, offset=start + offset)
         for at in range(0, self.size, len(_ZEROS)):
@@ -124,7 +124,7 @@ def _where() -> tuple[str, int, int]:
     return "/dev/mem", int(found[2], 16), int(found[1], 16)
 
 
-def _opened(path: str) -> Fd:
+def _open_bar(path: str) -> Fd:
     try:
         return Fd(os.open, path, os.O_RDWR | os.O_CLOEXEC)
     except OSError as error:

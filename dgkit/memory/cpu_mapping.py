@@ -52,7 +52,7 @@ class GdrMapping:
     def __init__(self, address: int, size: int, keep: object) -> None:
         self._keep = keep
         self._pid = os.getpid()
-        self._library = _load()
+        self._library = _load_gdrcopy()
         self._gdr: Any = None
         self._handle = _Handle()
         self._pinned = False
@@ -107,18 +107,18 @@ class GdrMapping:
             self._undo()
 
 
-def _load() -> Any:
+def _load_gdrcopy() -> Any:
     folder = os.environ.get("GDRCOPY_PATH_L")
     paths = [os.path.join(folder, name) for name in _NAMES] if folder else []  # noqa: PTH118
     for path in (*paths, *_NAMES):
         try:
-            return _declare(ctypes.CDLL(path))
+            return _declare_functions(ctypes.CDLL(path))
         except (OSError, AttributeError):  # missing, or another library of that name
             continue
     raise GdrUnavailable("libgdrapi.so is not installed")
 
 
-def _declare(library: Any) -> Any:
+def _declare_functions(library: Any) -> Any:
     pointer, size, u64 = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_uint64
     library.gdr_open.restype = pointer
     library.gdr_close.argtypes = (pointer,)

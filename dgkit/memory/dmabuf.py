@@ -152,7 +152,7 @@ def export_dmabuf(span: GpuSpan, *, managed: bool, share_block: bool) -> DmaBuf:
         sync = _sync_memops(span.address)
         code, fd = libcuda.try_call("cuMemGetHandleForAddressRange", start, length, kind, 0)
     if code:
-        raise _refusal(span.gpu, code)
+        raise _refusal_error(span.gpu, code)
     fd = int(fd)
     os.set_inheritable(fd, False)
     offset = span.address - start
@@ -208,7 +208,7 @@ def _sync_memops(address: int) -> bool:
     return code == 0 and bool(int(flags) & int(driver.CUctx_flags.CU_CTX_SYNC_MEMOPS))
 
 
-def _refusal(gpu: int, code: int) -> Exception:
+def _refusal_error(gpu: int, code: int) -> Exception:
     error = libcuda.error("cuMemGetHandleForAddressRange", code)
     if is_lost(code):  # a lost context, not a property of dma-bufs
         return error

@@ -88,10 +88,10 @@ def gpus() -> list[GpuInfo]:
         found = libcuda.count()
     except NativeError:
         return []
-    return [_info(index) for index in range(found)]
+    return [_read_gpu(index) for index in range(found)]
 
 
-def _info(index: int) -> GpuInfo:
+def _read_gpu(index: int) -> GpuInfo:
     device = libcuda.call("cuDeviceGet", index)
     pci = _text(libcuda.call("cuDeviceGetPCIBusId", 32, device)).lower()
     bar1_total, bar1_free, free, bar1_why = _memory(pci)

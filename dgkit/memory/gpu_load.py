@@ -59,10 +59,10 @@ def gpu_loads() -> tuple[list[GpuLoad], str]:
         count = int(nvml.device_get_count_v2())
     except Exception as error:  # NVML's errors have no common base
         return [], f"NVML fails: {error}"
-    return [_load(nvml, index) for index in range(count)], "" if count else "NVML lists no GPU"
+    return [_read_load(nvml, index) for index in range(count)], "" if count else "NVML lists no GPU"
 
 
-def _load(nvml: Any, index: int) -> GpuLoad:
+def _read_load(nvml: Any, index: int) -> GpuLoad:
     errors: list[str] = []
 
     def get(query: Callable[[], Any]) -> Any:

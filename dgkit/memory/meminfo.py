@@ -36,7 +36,7 @@ def _machine_bytes() -> int:
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
-def _text(name: str) -> str:
+def _read_proc(name: str) -> str:
     # pathlib would cost 8 ms to import. As text, each open() may leave an attribute's name in
     # CPython's cache of 4,096 methods: the process would grow for hours, by 300 KiB.
     with open(name, "rb", buffering=0) as file:  # noqa: PTH123
@@ -45,12 +45,12 @@ def _text(name: str) -> str:
 
 def _lines(name: str) -> list[str]:
     with contextlib.suppress(OSError):
-        return _text(name).splitlines()
+        return _read_proc(name).splitlines()
     return []
 
 
 def _mem_available() -> int:
-    for line in _text("/proc/meminfo").splitlines():
+    for line in _read_proc("/proc/meminfo").splitlines():
         if line.startswith("MemAvailable:"):
             return int(line.split()[1]) * 1024
     return 1 << 62
@@ -65,7 +65,7 @@ def _limits() -> Iterator[tuple[str, tuple[str, str, str], int]]:
     for files, root, mount in _memory_mounts():
         for folder in _folders(paths.get(files, ""), root, mount):
             with contextlib.suppress(OSError, ValueError):  # no such file, or "max"
-                limit = int(_text(f"{folder}/{files[0]}"))
+                limit = int(_read_proc(f"{folder}/{files[0]}"))
                 if limit < machine:
                     yield folder, files, limit
 
@@ -74,7 +74,7 @@ def _used(folder: str, files: tuple[str, str, str]) -> int:
     """Return the memory in use in a cgroup, without its page cache, in bytes."""
     used = 0
     with contextlib.suppress(OSError, ValueError):
-        used = int(_text(f"{folder}/{files[1]}"))
+        used = int(_read_proc(f"{folder}/{files[1]}"))
     rows = (line.partition(" ") for line in _lines(f"{folder}/memory.stat"))
     cached = {f"{files[2]}inactive_file", f"{files[2]}active_file"}
     return used - sum(int(value) for name, _, value in rows if name in cached)

@@ -23,7 +23,7 @@ def as_shape(shape: str | SupportsIndex | Iterable[SupportsIndex]) -> tuple[int,
         ValueError: A length is negative, or the text is not a size.
     """
     try:
-        result = tuple(index(n) for n in _lengths(shape))
+        result = tuple(index(n) for n in _axis_lengths(shape))
     except TypeError:
         raise TypeError(f"shape is {shape!r}; it must be a whole number or several") from None
     if any(n < 0 for n in result):
@@ -31,7 +31,7 @@ def as_shape(shape: str | SupportsIndex | Iterable[SupportsIndex]) -> tuple[int,
     return result
 
 
-def _lengths(shape: str | SupportsIndex | Iterable[SupportsIndex]) -> list[SupportsIndex]:
+def _axis_lengths(shape: str | SupportsIndex | Iterable[SupportsIndex]) -> list[SupportsIndex]:
     # Every NumPy array has __index__, but it works only for a single number.
     if isinstance(shape, str):
         return [byte_count("shape", shape)]

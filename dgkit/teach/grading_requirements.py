@@ -37,24 +37,24 @@ class Check:
 
 def checks() -> Iterator[Check]:
     """Check this machine for grading; the limits of submissions are tried by exceeding them."""
-    yield _nbgrader()
-    yield _isolation()
-    yield _compiler()
+    yield _check_nbgrader()
+    yield _check_isolation()
+    yield _check_compiler()
     for labs in course.labs_folder(), *_clone():
         yield _solutions(labs)
-    yield _port(HUB_PORT)
+    yield _check_port(HUB_PORT)
     if os.geteuid() == 0:
         yield Check("note", "you are root", "jupyter lab --allow-root")
 
 
-def _nbgrader() -> Check:
+def _check_nbgrader() -> Check:
     try:
         return Check("fine", f"nbgrader {version('nbgrader')}")
     except PackageNotFoundError:
         return Check("WRONG", "nbgrader is not installed", install_command("teach"))
 
 
-def _isolation() -> Check:
+def _check_isolation() -> Check:
     here = Path.cwd()
     hidden: tuple[str, ...] = (str(course.labs_folder()),)
     if (here / course.SEED_FILE).is_file():
@@ -67,7 +67,7 @@ def _isolation() -> Check:
     return Check("fine", str(found))
 
 
-def _compiler() -> Check:
+def _check_compiler() -> Check:
     try:
         return Check("fine", f"{compiler.find_compiler()} compiles the kernels of lab 7")
     except DgkitError as exc:
@@ -99,7 +99,7 @@ def _clone() -> list[Path]:
     return [labs] if url.scheme == "file" and labs.is_dir() else []
 
 
-def _port(port: int) -> Check:
+def _check_port(port: int) -> Check:
     with socket.socket() as sock:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

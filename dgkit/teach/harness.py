@@ -75,7 +75,7 @@ def _place(error: BaseException) -> list[Any]:
     return found
 
 
-def _raised(error: BaseException) -> list[Any]:
+def _encode_raised(error: BaseException) -> list[Any]:
     kinds = [kind.__name__ for kind in type(error).__mro__]
     try:
         text = str(error)[:500]
@@ -101,11 +101,11 @@ def serve(sock: socket.socket, namespace: Mapping[str, Any]) -> None:
             values = [codec.decode(arg, proxy) for arg in args]
             answer = ["returned", codec.encode(namespace[name](*values))]
         except (Exception, SystemExit) as exc:
-            answer = _raised(exc)
+            answer = _encode_raised(exc)
         try:
             codec.send(sock, answer)
         except codec.BadMessage as exc:
-            codec.send(sock, _raised(exc))
+            codec.send(sock, _encode_raised(exc))
 
 
 def main(fd: int) -> None:
@@ -117,7 +117,7 @@ def main(fd: int) -> None:
         try:
             run_cells(cells, namespace)
         except (Exception, SystemExit) as exc:
-            codec.send(sock, _raised(exc))
+            codec.send(sock, _encode_raised(exc))
             return
         codec.send(sock, ["ready"])
         serve(sock, namespace)

@@ -200,11 +200,12 @@ def _expect_status(statuses: Sequence[int], right: Sequence[int]) -> None:
     for thread, (found, wanted) in enumerate(zip(statuses, right, strict=True)):
         expect(
             found == wanted,
-            f"the status of thread {thread} is {_status(found)}; it must be {_status(wanted)}",
+            f"the status of thread {thread} is {_exit_status(found)}; "
+            f"it must be {_exit_status(wanted)}",
         )
 
 
-def _status(value: int) -> str:
+def _exit_status(value: int) -> str:
     if value == -1:
         return "missing"
     known = value in {int(each) for each in Status}

@@ -55,25 +55,25 @@ def restrict(readable: Sequence[str], listed: Sequence[str], writable: Sequence[
     sizes = {_SCOPES_SINCE: 24, _TCP_SINCE: 16, 0: 8}
     size = next(size for since, size in sizes.items() if found >= since)
     attributes = struct.pack("=QQQ", rights, tcp, scopes)[:size]
-    rules = _call(_CREATE, attributes, size, 0)
+    rules = _system_call(_CREATE, attributes, size, 0)
     for paths, wanted in ((readable, _READ), (listed, _LIST), (writable, ~0)):
         for path in paths:
-            _allow(rules, path, rights & wanted)
+            _allow_path(rules, path, rights & wanted)
     libc = ctypes.CDLL(None)
     libc.prctl(_NO_NEW_PRIVS, 1, 0, 0, 0)
-    _call(_RESTRICT, rules, 0)
+    _system_call(_RESTRICT, rules, 0)
     os.close(rules)
 
 
-def _allow(rules: int, path: str, rights: int) -> None:
+def _allow_path(rules: int, path: str, rights: int) -> None:
     fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
     if not os.path.isdir(path):  # noqa: PTH112
         rights &= _FILE
-    _call(_ADD, rules, _PATH_BENEATH, struct.pack("=Qi", rights, fd), 0)
+    _system_call(_ADD, rules, _PATH_BENEATH, struct.pack("=Qi", rights, fd), 0)
     os.close(fd)
 
 
-def _call(number: int, *arguments: int | bytes) -> int:
+def _system_call(number: int, *arguments: int | bytes) -> int:
     libc = ctypes.CDLL(None, use_errno=True)
     if (result := int(libc.syscall(number, *arguments))) < 0:
         error = ctypes.get_errno()

@@ -229,7 +229,9 @@ def _enumerate(run: Callable[[Choice], None], most_switches: int = _SWITCHES) ->
             todo += [(first, (*switches, step)) for step in later]
 
 
-def _produce(function: submission.RemoteFunction, ring: Ring, values: Sequence[int]) -> Script:
+def _producer_script(
+    function: submission.RemoteFunction, ring: Ring, values: Sequence[int]
+) -> Script:
     for value in values:
         while True:
             stores = len(ring.stores)
@@ -240,7 +242,9 @@ def _produce(function: submission.RemoteFunction, ring: Ring, values: Sequence[i
             yield None, (_after(ring, stores),)
 
 
-def _consume(function: submission.RemoteFunction, ring: Ring, values: Sequence[int]) -> Script:
+def _consumer_script(
+    function: submission.RemoteFunction, ring: Ring, values: Sequence[int]
+) -> Script:
     for number, value in enumerate(values):
         stores = len(ring.stores)
         while (got := (yield function, (ring,))) is None:
@@ -312,7 +316,12 @@ def test_schedules(submit: Function, take: Function, **words: int) -> None:
 
         def run(choose: Choice, slots: int, start: int, values: list[int]) -> None:
             ring = Ring(slots, start, Words(**words))
-            _run(choose, ring, _produce(put, ring, values), _consume(get, ring, values))
+            _run(
+                choose,
+                ring,
+                _producer_script(put, ring, values),
+                _consumer_script(get, ring, values),
+            )
 
         values = [rng.randrange(1 << 32) for _ in range(3)]
         title = "a ring of one slot, in all schedules with a switch of sides"
@@ -342,7 +351,9 @@ def test_batch(submit_many: Function, take: Function, **words: int) -> None:
 
         def run(choose: Choice) -> None:
             ring = Ring(4, 0, numbers)
-            _run(choose, ring, _produce_batch(put, ring, values), _consume(get, ring, values))
+            _run(
+                choose, ring, _produce_batch(put, ring, values), _consumer_script(get, ring, values)
+            )
 
         title = "a batch is visible only when it is whole, in all schedules with a switch of sides"
         with report.case(title, "publication"):
@@ -394,7 +405,7 @@ def test_doorbell(
             nonlocal spurious
             ring = Ring(slots, 0, numbers)
             asleep = _consume_asleep(get, sleep, ring, values)
-            _run(choose, ring, _produce(put, ring, values), asleep)
+            _run(choose, ring, _producer_script(put, ring, values), asleep)
             if ring.bells > ring.armings and not spurious:
                 spurious = (
                     f"{ring.bells} doorbells; the consumer was armed {ring.armings} times\n"

@@ -310,13 +310,13 @@ def local(*functions: Callable[..., Any]) -> Iterator[tuple[RemoteFunction, ...]
     """
     with contextlib.ExitStack() as stack:
         yield tuple(
-            each if isinstance(each, RemoteFunction) else stack.enter_context(_served(each))
+            each if isinstance(each, RemoteFunction) else stack.enter_context(_serve_function(each))
             for each in functions
         )
 
 
 @contextlib.contextmanager
-def _served(function: Callable[..., Any]) -> Iterator[RemoteFunction]:
+def _serve_function(function: Callable[..., Any]) -> Iterator[RemoteFunction]:
     name = getattr(function, "__name__", "the function")
 
     def serve(sock: socket.socket) -> None:

@@ -58,7 +58,7 @@ class Watchdog(Closable):
         Raises:
             Unsupported: This machine lacks what the test needs.
         """
-        process = self._process = self._process or _start()
+        process = self._process = self._process or _start_child()
         assert process.stdin
         assert process.stdout
         given = {"cells": list(cells), "test": asdict(test), "seed": seed}
@@ -83,7 +83,7 @@ class Watchdog(Closable):
                 process.kill()
 
 
-def _start() -> subprocess.Popen[bytes]:
+def _start_child() -> subprocess.Popen[bytes]:
     path = sandbox.search_path()
     return subprocess.Popen(
         [sys.executable, "-c", _PROGRAM, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -160,13 +160,13 @@ def main() -> None:
     output = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     for line in sys.stdin.buffer:
-        answer = _answer(read_json(line))
+        answer = _parse_answer(read_json(line))
         end_below(os.getpid())
         output.write(json.dumps(answer).encode() + b"\n")
         output.flush()
 
 
-def _answer(given: Any) -> dict[str, Any]:
+def _parse_answer(given: Any) -> dict[str, Any]:
     isolation, limits = given["isolation"], sandbox.Limits(**given["limits"])
     words = {name: tuple(isolation[name]) for name in ("prefix", "missing")}
     used = sandbox.Isolation(**isolation | words)

@@ -74,7 +74,7 @@ def cache() -> Path:
 
 
 @contextlib.contextmanager
-def _lock(how: int) -> Iterator[None]:
+def _lock_images(how: int) -> Iterator[None]:
     fd = os.open(
         make_user_folder("CACHE", "testbed") / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
     )
@@ -87,7 +87,7 @@ def _lock(how: int) -> Iterator[None]:
 
 def in_use() -> contextlib.AbstractContextManager[None]:
     """Lock the images so that they are not removed during a `with` block."""
-    return _lock(fcntl.LOCK_SH)
+    return _lock_images(fcntl.LOCK_SH)
 
 
 def clean() -> int:
@@ -97,7 +97,7 @@ def clean() -> int:
         TestbedError: A testbed of this user is running or starting.
     """
     try:
-        with _lock(fcntl.LOCK_EX | fcntl.LOCK_NB):
+        with _lock_images(fcntl.LOCK_EX | fcntl.LOCK_NB):
             freed = size()
             for path in cache().iterdir():
                 if path.is_dir():
@@ -123,8 +123,8 @@ def prepare(progress: Progress) -> tuple[Image, Image]:
     Raises:
         TestbedError: Packages are not available, or the disk has too little space.
     """
-    host = _image("host", _make_host, progress)
-    dpu = _image("dpu", _make_dpu, progress)
+    host = _made_image("host", _make_host, progress)
+    dpu = _made_image("dpu", _make_dpu, progress)
     kvm = _kvm(host, progress)
     machine = platform.machine()
     return Image(machine, host, Path("/"), kvm), Image("aarch64", dpu, dpu / "root", kvm=False)
@@ -142,7 +142,7 @@ def ssh_server(machine: str, progress: Progress) -> Path:
     Raises:
         TestbedError: Packages are not available, or the disk has too little space.
     """
-    return _image(f"ssh-{machine}", partial(_make_ssh, _DEBIAN[machine]), progress)
+    return _made_image(f"ssh-{machine}", partial(_make_ssh, _DEBIAN[machine]), progress)
 
 
 def _make_ssh(architecture: str, scratch: Path, progress: Progress) -> None:
@@ -171,7 +171,7 @@ def _kvm(host: Path, progress: Progress) -> bool:
 
 def sweep() -> None:
     """Remove leftovers of interrupted calls and older versions, unless a testbed is running."""
-    with contextlib.suppress(BlockingIOError), _lock(fcntl.LOCK_EX | fcntl.LOCK_NB):
+    with contextlib.suppress(BlockingIOError), _lock_images(fcntl.LOCK_EX | fcntl.LOCK_NB):
         folders = [path for path in cache().iterdir() if path.is_dir()]
         sites = [path for path in folders if path.name.startswith("site-")]
         newest = max(sites, key=lambda path: path.stat().st_mtime_ns, default=None)
@@ -191,7 +191,7 @@ def _version() -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def _image(name: str, make: Callable[[Path, Progress], None], progress: Progress) -> Path:
+def _made_image(name: str, make: Callable[[Path, Progress], None], progress: Progress) -> Path:
     folder = cache() / f"{name}-{_version()}"
     if folder.exists():
         return folder

@@ -44,17 +44,17 @@ def view(thing: Any, *, session: Session | None = None) -> Panel:
         OSError: The file cannot be read.
     """
     if hasattr(thing, "session") and hasattr(thing, "local"):
-        return _hex(thing, thing.local and thing.local.memory.array)
+        return _view_region(thing, thing.local and thing.local.memory.array)
     if callable(getattr(thing, "completions", None)):
         from .queuepair import QueuePanel
 
         return QueuePanel(thing)
     if isinstance(thing, (str, os.PathLike)):
-        return _file(Path(thing), session)
+        return _view_file(Path(thing), session)
     return _registered(thing, session, None)
 
 
-def _file(path: Path, session: Session | None) -> Panel:
+def _view_file(path: Path, session: Session | None) -> Panel:
     if path.suffix == ".snap":
         from .doctor import DoctorPanel
 
@@ -78,7 +78,7 @@ def _registered(thing: Any, session: Session | None, name: str | None) -> Panel:
     with cell_lifetime.detached():
         region = (session or _own_session()).register(thing, name=name)
     try:
-        panel = _hex(region, thing)
+        panel = _view_region(region, thing)
     except BaseException:
         region.close()
         raise
@@ -86,7 +86,7 @@ def _registered(thing: Any, session: Session | None, name: str | None) -> Panel:
     return panel
 
 
-def _hex(region: SessionRegion, thing: Any) -> HexView:
+def _view_region(region: SessionRegion, thing: Any) -> HexView:
     panel = HexView(region.session, region)
     array = getattr(thing, "array", thing)  # of memory of dgkit
     if len(getattr(array, "shape", ())) > 1 and (dtype := _number(array.dtype)):

@@ -46,7 +46,7 @@ def to_wire(exc: BaseException, request_id: int) -> Failed:
 
     An exception outside dgkit's tree is sent as PeerError, except ValueError and TypeError.
     """
-    kind, text, number = type(exc).__name__, _text(exc), _errno(exc)
+    kind, text, number = type(exc).__name__, _text_of(exc), _errno(exc)
     if number and isinstance(exc, OSError):
         text = str(exc.strerror or text)
     check = ""
@@ -58,14 +58,14 @@ def to_wire(exc: BaseException, request_id: int) -> Failed:
         kind, text = "PeerError", f"the other side failed: {kind}: {text}"
     failure = None
     if isinstance(exc, errors.TransferError):
-        failure = _failure(exc.completion)
+        failure = _encode_failure(exc.completion)
     text = text[:_MAX_TEXT].encode(errors="backslashreplace").decode()  # no lone surrogates
     return Failed(
         id=request_id, kind=kind, text=text, errno=number, completion=failure, check=check
     )
 
 
-def _text(exc: BaseException) -> str:
+def _text_of(exc: BaseException) -> str:
     try:
         return str(exc)
     except Exception:  # an error in __str__ says nothing about the request
@@ -77,7 +77,7 @@ def _errno(exc: BaseException) -> int:
     return number if isinstance(number, int) and abs(number) < 1 << 31 else 0
 
 
-def _failure(completion: Any) -> Failure:
+def _encode_failure(completion: Any) -> Failure:
     return Failure(
         status=int(completion.status), op=int(completion.op),
         path=TransferPath(completion.path).code,
@@ -90,12 +90,12 @@ def to_exception(failed: Failed) -> Exception:
     """Return the exception that a message describes; an unknown class becomes PeerError."""
     failed.text = printable(failed.text)
     try:
-        return _exception(failed)
+        return _decode_exception(failed)
     except (IndexError, OverflowError, ValueError) as exc:
         return errors.PeerError(f"the other side sent an invalid error ({exc}): {failed.text}")
 
 
-def _exception(failed: Failed) -> Exception:
+def _decode_exception(failed: Failed) -> Exception:
     cls = _KINDS.get(failed.kind, errors.PeerError)
     if issubclass(cls, errors.TransferError):
         if failed.completion is None:

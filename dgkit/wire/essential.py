@@ -37,12 +37,12 @@ def essential_thread(name: str, run: Callable[[], object]) -> threading.Thread:
         try:
             run()
         except BaseException as exc:
-            _end(name, exc)
+            _end_process(name, exc)
 
     return threading.Thread(target=guarded, name=name, daemon=True)
 
 
-def _end(name: str, exc: BaseException) -> NoReturn:
+def _end_process(name: str, exc: BaseException) -> NoReturn:
     try:
         text = "the thread %s has failed, so this process ends with exit code %d: %s: %s"
         _log.critical(text, name, FAILURE, type(exc).__name__, exc, exc_info=exc)

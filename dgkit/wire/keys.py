@@ -131,7 +131,7 @@ def load(name: str = "default") -> KeyPair:
             f"other users can read the secret key {path} (mode {mode}, owner {stat.st_uid}): "
             f"`chmod 600 {path}`; if it may have been read, make a new pair"
         )
-    secret = _read(path)
+    secret = _read_key(path)
     public = _public_of(secret)
     if public != _stored_public(path):
         raise ValueError(
@@ -264,7 +264,7 @@ def check_public(public: str) -> str:
     return key
 
 
-def _read(path: Path) -> str:
+def _read_key(path: Path) -> str:
     text = read_regular(path, _MAX_BYTES).decode("ascii", "replace").strip()
     if not _HEX.fullmatch(text):
         raise ValueError(f"{path} is not a key (64 hex digits): make a new pair")
@@ -274,7 +274,7 @@ def _read(path: Path) -> str:
 def _stored_public(path: Path) -> str:
     """Return the public key of the pair whose secret is at `path`; computed if not stored."""
     public = path.with_suffix(".public")
-    return _read(public) if public.exists() else _public_of(_read(path))
+    return _read_key(public) if public.exists() else _public_of(_read_key(path))
 
 
 def _public_of(secret: str) -> str:

@@ -567,16 +567,18 @@ def clean(reply: Any) -> Any:
     A client does not trust the agent.
     """
     for name in reply.__struct_fields__:
-        setattr(reply, name, _clean(getattr(reply, name)))
+        setattr(reply, name, _without_defaults(getattr(reply, name)))
     return reply
 
 
-def _clean(value: Any) -> Any:
+def _without_defaults(value: Any) -> Any:
     if isinstance(value, str):
         return printable(value)
     if isinstance(value, dict):
-        return {printable(key): _clean(item) for key, item in value.items()}
+        return {printable(key): _without_defaults(item) for key, item in value.items()}
     if isinstance(value, Value):
-        cleaned = {name: _clean(getattr(value, name)) for name in value.__struct_fields__}
+        cleaned = {
+            name: _without_defaults(getattr(value, name)) for name in value.__struct_fields__
+        }
         return msgspec.structs.replace(value, **cleaned)
     return value

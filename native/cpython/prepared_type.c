@@ -20,7 +20,7 @@ static struct prepared *opened(PyObject *self)
 	return NULL;
 }
 
-static int unlocked(dg_prep *p, int (*run)(dg_prep *p))
+static int run_without_gil(dg_prep *p, int (*run)(dg_prep *p))
 {
 	PyThreadState *state = PyEval_SaveThread();
 	int rc = run(p);
@@ -38,13 +38,13 @@ static int start_large(dg_prep *p)
 static int run_to_end(dg_prep *p)
 {
 	bool held = p->q->prompt && p->total <= HELD_BYTES;
-	int rc = held ? dg_prep_start(p, HELD_NS) : unlocked(p, start_large);
+	int rc = held ? dg_prep_start(p, HELD_NS) : run_without_gil(p, start_large);
 	while (rc == -EINPROGRESS || rc == -EINTR) {
 		if (rc == -EINTR && PyErr_CheckSignals()) {
 			dg_prep_cancel(p);
 			break;
 		}
-		rc = unlocked(p, dg_prep_finish);
+		rc = run_without_gil(p, dg_prep_finish);
 	}
 	return rc;
 }
@@ -89,7 +89,7 @@ static PyObject *prepared_post(PyObject *self, PyObject *none)
 	} else {
 		PyObject *owner = o->owner;
 		Py_INCREF(owner);
-		rc = unlocked(o->p, dg_prep_post);
+		rc = run_without_gil(o->p, dg_prep_post);
 		Py_DECREF(owner);
 	}
 	if (rc)

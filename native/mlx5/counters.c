@@ -133,7 +133,7 @@ static void add(port p, enum counter c, uint64_t value)
 	atomic_store_explicit(&p[c], atomic_load_explicit(&p[c], memory_order_relaxed) + value, memory_order_relaxed);
 }
 
-static void transmit(port from, port to, uint64_t bytes, uint64_t packets)
+static void count_transfer(port from, port to, uint64_t bytes, uint64_t packets)
 {
 	add(from, XMIT_BYTES, bytes);
 	add(from, XMIT_PACKETS, packets);
@@ -163,22 +163,22 @@ void dg_mlx5_count_entry(struct dg_nic_qp *qp, const struct nic_entry *e)
 	case WQE_SEND:
 	case WQE_SEND_IMM:
 	case WQE_SEND_INVAL:
-		transmit(*near, *far, bytes, packets);
+		count_transfer(*near, *far, bytes, packets);
 		if (is_reliable(qp))
-			transmit(*far, *near, 0, 1); /* the acknowledgement */
+			count_transfer(*far, *near, 0, 1); /* the acknowledgement */
 		break;
 	case WQE_READ:
 		add(*far, RX_READS, 1);
-		transmit(*near, *far, 0, 1);
-		transmit(*far, *near, bytes, packets);
+		count_transfer(*near, *far, 0, 1);
+		count_transfer(*far, *near, bytes, packets);
 		break;
 	case WQE_ATOMIC_CS:
 	case WQE_ATOMIC_FA:
 	case WQE_MASKED_CS:
 	case WQE_MASKED_FA:
 		add(*far, RX_ATOMICS, 1);
-		transmit(*near, *far, 0, 1);
-		transmit(*far, *near, bytes, 1);
+		count_transfer(*near, *far, 0, 1);
+		count_transfer(*far, *near, bytes, 1);
 		break;
 	default: /* stays in the adapter */
 		break;

@@ -167,7 +167,8 @@ static const char *inject(const struct dg_nic_qp *qp, uint32_t op, uint64_t size
 	}
 }
 
-static void entry(struct dg_nic_qp *qp, const struct nic_entry *e, bool is_valid, struct nic_verdict *v)
+static void observe_entry(struct dg_nic_qp *qp, const struct nic_entry *e, bool is_valid,
+			  struct nic_verdict *v)
 {
 	const char *fault = is_valid ? inject(qp, op_of(e->opcode), qp->nic->wqe.total, v) : NULL;
 	if (!v->syndrome)
@@ -182,7 +183,7 @@ static void receive(struct dg_nic_qp *qp, const struct nic_message *m, struct ni
 		inject(qp, OP_RECEIVE, m->bytes, v);
 }
 
-static void ended(struct dg_nic_qp *qp, const struct nic_entry *e, uint8_t syndrome)
+static void observe_end(struct dg_nic_qp *qp, const struct nic_entry *e, uint8_t syndrome)
 {
 	if (!syndrome)
 		dg_mlx5_count_entry(qp, e);
@@ -218,10 +219,12 @@ static int read_rules(const char *text)
 
 int dg_mlx5_observe(dg_nic *n)
 {
-	static const struct nic_observer all = {entry, receive, ended, completion, dg_mlx5_count_error,
-						dg_mlx5_count_not_ready};
-	static const struct nic_observer counting = {
-		.ended = ended, .failed = dg_mlx5_count_error, .not_ready = dg_mlx5_count_not_ready};
+	static const struct nic_observer all = {observe_entry,       receive,
+						observe_end,         completion,
+						dg_mlx5_count_error, dg_mlx5_count_not_ready};
+	static const struct nic_observer counting = {.ended = observe_end,
+						     .failed = dg_mlx5_count_error,
+						     .not_ready = dg_mlx5_count_not_ready};
 	const char *faults = getenv("DGKIT_MLX5_FAULT"), *path = getenv("DGKIT_MLX5_TRACE");
 	bool is_capture;
 	int rc = faults ? read_rules(faults) : 0;

@@ -161,7 +161,7 @@ static bool make_shared(struct pages *p)
 	return false;
 }
 
-static struct pages *share(uint64_t start, uint64_t size)
+static struct pages *create_pages(uint64_t start, uint64_t size)
 {
 	struct pages *p = calloc(1, sizeof *p);
 	if (!p)
@@ -193,7 +193,7 @@ int dg_mlx5_memory(uint64_t start, uint64_t length, bool writes, bool may_share,
 		p = NULL; /* the program has mapped others there */
 	else if (!p && may_share && is_private && !((start | length) % page) &&
 		 dg_mlx5_is_single_threaded())
-		p = share(start, length);
+		p = create_pages(start, length);
 	if (p) {
 		p->users++;
 		out->fd = p->fd;

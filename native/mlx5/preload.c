@@ -122,7 +122,7 @@ int dg_mlx5_close(int fd)
 	return real(fd);
 }
 
-static int result(int rc)
+static int set_errno(int rc)
 {
 	if (rc >= 0)
 		return rc;
@@ -262,7 +262,7 @@ static int open_node(int fd, int adapter)
 	if (!x || fd >= MAX_FDS) {
 		free(x);
 		dg_mlx5_close(fd);
-		return result(x ? -EMFILE : -ENOMEM);
+		return set_errno(x ? -EMFILE : -ENOMEM);
 	}
 	x->fd = fd;
 	x->pid = getpid();
@@ -295,7 +295,7 @@ static int open_cm(int node_fd, int flags)
 	dg_mlx5_leave();
 	if (fd >= 0)
 		fcntl(fd, F_SETFL, flags & O_NONBLOCK);
-	return result(fd);
+	return set_errno(fd);
 }
 
 static int open_ours(const char *path, int flags, int fd)
@@ -413,7 +413,7 @@ VISIBLE int socket(int domain, int type, int protocol)
 	enum { RDMA = 20 }; /* NETLINK_RDMA */
 	REAL(socket);
 	if (domain == AF_NETLINK && protocol == RDMA)
-		return result(-EPROTONOSUPPORT);
+		return set_errno(-EPROTONOSUPPORT);
 	return real(domain, type, protocol);
 }
 
@@ -450,14 +450,14 @@ VISIBLE ssize_t write(int fd, const void *bytes, size_t size)
 	struct context *x = context_of(fd);
 	if (!x && dg_mlx5_cm_channel(fd)) {
 		const int rc = write_cm(fd, bytes, size);
-		return rc ? result(rc) : (ssize_t)size;
+		return rc ? set_errno(rc) : (ssize_t)size;
 	}
 	if (!x)
 		return real(fd, bytes, size);
 	dg_mlx5_enter();
 	const int rc = x->pid == getpid() ? dg_mlx5_write(x, bytes, size) : -EIO;
 	dg_mlx5_leave();
-	return rc ? result(rc) : (ssize_t)size;
+	return rc ? set_errno(rc) : (ssize_t)size;
 }
 
 VISIBLE int ioctl(int fd, unsigned long request, ...)
@@ -471,11 +471,11 @@ VISIBLE int ioctl(int fd, unsigned long request, ...)
 	if (!x)
 		return real(fd, request, argument);
 	if (request != RDMA_VERBS_IOCTL)
-		return result(-ENOTTY);
+		return set_errno(-ENOTTY);
 	dg_mlx5_enter();
 	const int rc = x->pid == getpid() ? dg_mlx5_ioctl(x, argument) : -EIO;
 	dg_mlx5_leave();
-	return result(rc);
+	return set_errno(rc);
 }
 
 /* Reads an event of a channel: the pipe has what the NIC wrote, the program gets its own handle of the object.
@@ -490,7 +490,7 @@ VISIBLE ssize_t read(int fd, void *bytes, size_t size)
 	const bool is_async = c->is_async;
 	const size_t wanted = is_async ? sizeof event : sizeof event.element;
 	if (size < wanted)
-		return result(-EINVAL);
+		return set_errno(-EINVAL);
 	for (;;) {
 		const ssize_t n = real(fd, &event, wanted);
 		if (n != (ssize_t)wanted)

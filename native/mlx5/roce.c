@@ -71,7 +71,7 @@ static void put32(uint8_t *at, uint32_t value)
 	memcpy(at, &value, 4);
 }
 
-static uint8_t *more(struct frame *f, uint32_t size)
+static uint8_t *append(struct frame *f, uint32_t size)
 {
 	uint8_t *at = f->bytes + f->size;
 	f->size += size;
@@ -80,7 +80,7 @@ static uint8_t *more(struct frame *f, uint32_t size)
 
 static void add32(struct frame *f, uint32_t value)
 {
-	put32(more(f, 4), value);
+	put32(append(f, 4), value);
 }
 
 static void add64(struct frame *f, uint64_t value)
@@ -158,13 +158,13 @@ static void start(struct frame *f, const struct dg_nic_qp *qp, bool answer, uint
 static void finish(struct frame *f, const struct dg_nic_qp *qp, uint32_t payload, const char *comment)
 {
 	const uint32_t pad = -payload & 3;
-	memset(more(f, pad), 0, pad);
+	memset(append(f, pad), 0, pad);
 	f->bytes[AT_BTH + 1] |= (uint8_t)(pad << 4);
 	put16(f->bytes + AT_IP + 2, f->size + CRC - AT_IP);
 	put16(f->bytes + AT_UDP + 4, f->size + CRC - AT_UDP);
 	put16(f->bytes + AT_IP + 10, ip_checksum(f->bytes + AT_IP));
 	const uint32_t crc = invariant_crc(f); /* on the wire its lowest byte is the first */
-	memcpy(more(f, CRC), &crc, CRC);
+	memcpy(append(f, CRC), &crc, CRC);
 
 	struct timespec now;
 	clock_gettime(CLOCK_REALTIME, &now);
@@ -199,7 +199,7 @@ static void add_bytes(struct frame *f, struct dg_nic_qp *qp, struct cursor *c, u
 		const uint64_t left = s->size - c->used;
 		const uint32_t n = left < size ? (uint32_t)left : size;
 		struct exec_piece p;
-		uint8_t *to = more(f, n);
+		uint8_t *to = append(f, n);
 		if (s->is_inline)
 			memcpy(to, c->entry + s->at + c->used, n);
 		else if (dg_nic_find_local(qp, s, 0, &p) == EXECUTED && is_plain(p.local->entry) &&
@@ -259,7 +259,7 @@ static void send_message(struct dg_nic_qp *qp, struct cursor *c, uint32_t psn, u
 			add32(&f, (uint32_t)w->total);
 		}
 		if (last && immediate)
-			memcpy(more(&f, 4), &w->immediate, 4);
+			memcpy(append(&f, 4), &w->immediate, 4);
 		add_bytes(&f, qp, c, size);
 		if (!i && size && corrupt)
 			f.bytes[f.size - size] ^= 1;

@@ -63,7 +63,7 @@ __attribute__((format(printf, 2, 3))) static void add(struct line *l, const char
 	l->length += n > 0 && (size_t)n < room ? (size_t)n : room;
 }
 
-static struct line begin(const struct dg_nic_qp *qp)
+static struct line begin_line(const struct dg_nic_qp *qp)
 {
 	struct line l = {.length = 0};
 	struct timespec now;
@@ -107,7 +107,7 @@ const char *dg_mlx5_syndrome_name(uint8_t syndrome)
 void dg_mlx5_trace_entry(struct dg_nic_qp *qp, const struct nic_entry *e, bool is_valid, const char *fault)
 {
 	const struct nic_wqe *w = &qp->nic->wqe;
-	struct line l = begin(qp);
+	struct line l = begin_line(qp);
 	add(&l, " entry=%u op=%s", (unsigned)(uint16_t)e->index, op_name(e->opcode));
 	if (!is_valid) {
 		add(&l, " invalid");
@@ -149,7 +149,7 @@ void dg_mlx5_trace_completion(struct dg_nic_qp *qp, const struct nic_cqe *e)
 {
 	static const char *const received[8] = {[CQE_WRITE_IMM] = "WRITE_IMM", [CQE_SEND] = "SEND",
 						[CQE_SEND_IMM] = "SEND_IMM", [CQE_SEND_INVAL] = "SEND_INVAL"};
-	struct line l = begin(qp);
+	struct line l = begin_line(qp);
 	if (e->opcode == CQE_REQUEST || e->opcode == CQE_REQUEST_ERROR)
 		add(&l, " entry=%u op=%s", e->index, op_name(e->send_opcode));
 	else if (e->opcode == CQE_RECEIVE_ERROR)

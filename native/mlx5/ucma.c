@@ -163,7 +163,7 @@ void dg_mlx5_cm_forked(void)
 	}
 }
 
-static struct cm_id *add(struct cm_channel *c, uint64_t uid, uint32_t ps, bool is_datagram)
+static struct cm_id *add_id(struct cm_channel *c, uint64_t uid, uint32_t ps, bool is_datagram)
 {
 	static uint32_t last;
 	struct cm_id *id = NULL;
@@ -232,7 +232,7 @@ static int create_id(struct cm_call *c)
 	const bool is_datagram = q->ps == RDMA_PS_UDP || q->ps == RDMA_PS_IPOIB;
 	if (!is_datagram && q->ps != RDMA_PS_TCP && (q->ps != RDMA_PS_IB || q->qp_type != TYPE_RC))
 		return -EINVAL;
-	const struct cm_id *id = add(c->channel, q->uid, q->ps, is_datagram);
+	const struct cm_id *id = add_id(c->channel, q->uid, q->ps, is_datagram);
 	if (!id)
 		return -ENOMEM;
 	((struct rdma_ucm_create_id_resp *)c->out)->id = id->handle;
@@ -467,7 +467,7 @@ static int accept_it(struct cm_call *c)
 	return watch(id);
 }
 
-static int reject(struct cm_call *c)
+static int send_reject(struct cm_call *c)
 {
 	enum { VENDOR_OPTION = 35 };
 	const struct rdma_ucm_reject *q = (void *)c->in;
@@ -634,7 +634,7 @@ static int take_request(struct cm_id *listener, struct rdma_ucm_event_resp *r)
 	const int fd = dg_mlx5_cm_take(listener, &m);
 	if (fd < 0)
 		return fd;
-	struct cm_id *id = add(listener->channel, 0, listener->ps, listener->is_datagram);
+	struct cm_id *id = add_id(listener->channel, 0, listener->ps, listener->is_datagram);
 	if (!id) {
 		dg_mlx5_close(fd);
 		return -EAGAIN;
@@ -749,10 +749,10 @@ static const struct cm_command {
 	LONGER(CONNECT, rdma_ucm_connect, ece, connect_to),
 	COMMAND(LISTEN, rdma_ucm_listen, listen_on),
 	LONGER(ACCEPT, rdma_ucm_accept, ece, accept_it),
-	COMMAND(REJECT, rdma_ucm_reject, reject),
+	COMMAND(REJECT, rdma_ucm_reject, send_reject),
 	COMMAND(DISCONNECT, rdma_ucm_disconnect, disconnect),
-	ANSWERED(INIT_QP_ATTR, rdma_ucm_init_qp_attr, ib_uverbs_qp_attr, sizeof(struct ib_uverbs_qp_attr),
-		 init_qp_attr),
+	ANSWERED(INIT_QP_ATTR, rdma_ucm_init_qp_attr, ib_uverbs_qp_attr,
+		 sizeof(struct ib_uverbs_qp_attr), init_qp_attr),
 	ANSWERED(GET_EVENT, rdma_ucm_get_event, rdma_ucm_event_resp,
 		 offsetof(struct rdma_ucm_event_resp, reserved), get_event),
 	COMMAND(SET_OPTION, rdma_ucm_set_option, set_option),

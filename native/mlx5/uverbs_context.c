@@ -97,7 +97,7 @@ int dg_mlx5_get_context(struct call *c)
 	return 0;
 }
 
-static void describe(const struct context *x, struct ib_uverbs_query_device_resp *r)
+static void fill_attributes(const struct context *x, struct ib_uverbs_query_device_resp *r)
 {
 	*r = (struct ib_uverbs_query_device_resp){
 		.fw_ver = FIRMWARE,
@@ -134,7 +134,7 @@ static void describe(const struct context *x, struct ib_uverbs_query_device_resp
 int dg_mlx5_query_device(struct call *c)
 {
 	struct ib_uverbs_query_device_resp *r = (void *)c->out;
-	describe(c->context, r);
+	fill_attributes(c->context, r);
 	c->out_size = sizeof *r;
 	return 0;
 }
@@ -145,7 +145,7 @@ int dg_mlx5_query_device_ex(struct call *c)
 	struct ib_uverbs_ex_query_device_resp *r = (void *)c->out;
 	if (q->comp_mask || q->reserved)
 		return -EINVAL;
-	describe(c->context, &r->base);
+	fill_attributes(c->context, &r->base);
 	r->response_length = sizeof *r;
 	c->out_size = sizeof *r;
 	return 0;

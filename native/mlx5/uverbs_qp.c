@@ -178,7 +178,7 @@ int dg_mlx5_create_qp_ex(struct call *c)
 	return create_qp(c, core, (void *)(r + 1));
 }
 
-static int check(const struct qp *q, const struct ib_uverbs_modify_qp *m, uint32_t to)
+static int check_attributes(const struct qp *q, const struct ib_uverbs_modify_qp *m, uint32_t to)
 {
 	const uint32_t mask = m->attr_mask, from = q->attributes.qp_state;
 	if (mask & ~(uint32_t)KNOWN)
@@ -195,7 +195,7 @@ static int check(const struct qp *q, const struct ib_uverbs_modify_qp *m, uint32
 	return 0;
 }
 
-static void store(struct ib_uverbs_query_qp_resp *a, const struct ib_uverbs_modify_qp *m)
+static void store_attributes(struct ib_uverbs_query_qp_resp *a, const struct ib_uverbs_modify_qp *m)
 {
 #define STORE(bit, member)          \
 	if (m->attr_mask & (bit))   \
@@ -249,7 +249,7 @@ int dg_mlx5_qp_modify(struct qp *q, struct ib_uverbs_modify_qp *m)
 	m->attr_mask &= ~ignored[q->transport];
 	dg_mlx5_qp_load_state(q);
 	const uint32_t to = m->attr_mask & STATE ? m->qp_state : q->attributes.qp_state;
-	int rc = check(q, m, to);
+	int rc = check_attributes(q, m, to);
 	if (rc)
 		return rc;
 	dg_nic_part_gid(peer.qpn, peer.gid);
@@ -269,7 +269,7 @@ int dg_mlx5_qp_modify(struct qp *q, struct ib_uverbs_modify_qp *m)
 		return rc == -EINVAL ? rc : -ETIMEDOUT;
 	if (m->attr_mask & QKEY)
 		dg_nic_qp_set_q_key(q->nic_qp, m->qkey);
-	store(&q->attributes, m);
+	store_attributes(&q->attributes, m);
 	if (m->attr_mask & (TIMEOUT | RETRIES | RNR_RETRIES | RNR_TIMER))
 		set_retries(q);
 	return 0;

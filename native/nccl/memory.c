@@ -152,20 +152,20 @@ static int all_succeeded(const struct comm *c, int own, const struct message *al
 	return own;
 }
 
-static int export(dg_region *r, uint8_t *descriptor, uint32_t *length)
+static int export_region(dg_region *r, uint8_t *descriptor, uint32_t *length)
 {
 	const int n = dg_region_export(r, access_all, descriptor, DG_DESCRIPTOR_MAX);
 	*length = n < 0 ? 0 : (uint32_t)n;
 	return n < 0 ? n : 0;
 }
 
-static int exchange(struct comm *c, struct memory *m, int rc, struct message *all)
+static int exchange_descriptors(struct comm *c, struct memory *m, int rc, struct message *all)
 {
 	struct message own = {.kind = MESSAGE_MEMORY, .size = m->at.size, .on_gpu = m->engine == CUDA};
 	if (!rc && m->at.kind != DG_KIND_CUDA_OWN)
-		rc = export(m->local[m->engine], own.descriptor, &own.length);
+		rc = export_region(m->local[m->engine], own.descriptor, &own.length);
 	if (!rc && m->local[AGENT])
-		rc = export(m->local[AGENT], own.agent_descriptor, &own.agent_length);
+		rc = export_region(m->local[AGENT], own.agent_descriptor, &own.agent_length);
 	own.status = rc;
 	int told = comm_exchange(c, &own, all);
 	if (told)
@@ -249,7 +249,7 @@ int memory_open(struct comm *c, void *addr, uint64_t size, int type, uint64_t fl
 	if (!rc)
 		rc = added;
 	pthread_mutex_unlock(&c->lock);
-	rc = exchange(c, m, rc, all);
+	rc = exchange_descriptors(c, m, rc, all);
 	pthread_mutex_lock(&c->lock);
 	if (rc && !added)
 		c->memories[index] = NULL;

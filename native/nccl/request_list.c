@@ -65,7 +65,7 @@ void request_free(struct comm *c, struct request *r)
 	c->free = r;
 }
 
-static void count(struct comm *c, const struct request *r, nccl_result result)
+static void count_request(struct comm *c, const struct request *r, nccl_result result)
 {
 	const uint32_t kind = r->signals	     ? STATISTICS_SIGNAL
 			      : r->wr.op == DG_READ ? STATISTICS_GET
@@ -80,7 +80,7 @@ static void count(struct comm *c, const struct request *r, nccl_result result)
 void request_finish(struct comm *c, struct request *r, nccl_result result)
 {
 	if (c->statistics)
-		count(c, r, result);
+		count_request(c, r, result);
 	r->state = FINISHED;
 	r->result = result;
 	atomic_store_explicit(&r->finished, true, memory_order_release);

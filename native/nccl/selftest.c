@@ -92,7 +92,7 @@ static uint64_t mix(uint64_t x)
 	return x ^ (x >> 31);
 }
 
-static void fill(char *to, size_t size, uint64_t hash)
+static void fill_bytes(char *to, size_t size, uint64_t hash)
 {
 	for (size_t i = 0; i < size; i++) {
 		if (i % 8 == 0)
@@ -220,7 +220,8 @@ static nccl_result put_signal(struct rank *r, const struct plan *p, uint64_t fro
 				  words, p->value, p->op, p->strong, out);
 }
 
-static nccl_result put(struct rank *r, const struct plan *p, uint64_t from, uint64_t to, void **out)
+static nccl_result put_by_plugin(struct rank *r, const struct plan *p, uint64_t from, uint64_t to,
+				 void **out)
 {
 	void *source = p->size ? r->memory[SOURCE] : NULL, *window = p->size ? r->memory[WINDOW] : NULL;
 	const int context = (int)p->context;
@@ -229,7 +230,7 @@ static nccl_result put(struct rank *r, const struct plan *p, uint64_t from, uint
 		      : r->v14->put(r->rma, context, from, source, p->size, to, window, p->peer, out);
 }
 
-static nccl_result get(struct rank *r, const struct plan *p, uint64_t to, void **out)
+static nccl_result get_by_plugin(struct rank *r, const struct plan *p, uint64_t to, void **out)
 {
 	void *fixed = r->memory[FIXED], *landing = r->memory[LANDING];
 	const int context = (int)p->context;
@@ -239,15 +240,16 @@ static nccl_result get(struct rank *r, const struct plan *p, uint64_t to, void *
 }
 
 /* A function of the driver, which must succeed. */
-#define DRIVER(r, name, types, ...) \
-	do { \
-		CUresult(*function_) types = (CUresult(*) types)(uintptr_t)driver(r, name); \
-		const CUresult code_ = function_(__VA_ARGS__); \
-		if (code_) \
-			fail(r, "%s returned %d", name, code_); \
+#define DRIVER(r, name, types, ...)                                             \
+	do {                                                                    \
+		CUresult(*function_) types =                                    \
+			(CUresult(*) types)(uintptr_t)driver_function(r, name); \
+		const CUresult code_ = function_(__VA_ARGS__);                  \
+		if (code_)                                                      \
+			fail(r, "%s returned %d", name, code_);                 \
 	} while (0)
 
-static void *driver(struct rank *r, const char *name)
+static void *driver_function(struct rank *r, const char *name)
 {
 	void *lib = dlopen("libcuda.so.1", RTLD_NOW), *found = lib ? dlsym(lib, name) : NULL;
 	if (!found)
@@ -362,7 +364,7 @@ static void register_all(struct rank *r)
 		r->at[i] = on_gpu ? gpu_pages(r, sizes[i], i != WORDS) : r->bytes[i];
 		write_memory(r, i, 0, sizes[i]);
 	}
-	fill(r->bytes[FIXED], BLOCK, r->rank);
+	fill_bytes(r->bytes[FIXED], BLOCK, r->rank);
 	write_memory(r, FIXED, 0, BLOCK);
 	r->model = calloc(1, window);
 	r->words = calloc(1, words);
@@ -433,7 +435,7 @@ static void check_bytes(struct rank *r, const struct plan *p, uint32_t sender, u
 {
 	char expected[BLOCK];
 	const size_t at = block_of(p, sender, i);
-	fill(expected, p->size, p->hash);
+	fill_bytes(expected, p->size, p->hash);
 	read_memory(r, WINDOW, at, p->size);
 	if (memcmp(r->bytes[WINDOW] + at, expected, p->size))
 		fail(r, "the signal of operation %u of rank %u was seen before its %u bytes", i, sender,
@@ -473,15 +475,15 @@ static nccl_result post(struct rank *r, unsigned round, uint32_t i)
 					  &r->requests[i]);
 	if (p.kind == GET) {
 		atomic_fetch_add(&r->shared->gets, 1);
-		return get(r, &p, from, &r->requests[i]);
+		return get_by_plugin(r, &p, from, &r->requests[i]);
 	}
-	fill(r->bytes[SOURCE] + from, p.size, p.hash);
+	fill_bytes(r->bytes[SOURCE] + from, p.size, p.hash);
 	write_memory(r, SOURCE, from, p.size);
 	atomic_fetch_add(&r->shared->puts, 1);
 	atomic_fetch_add(&r->shared->bytes, p.size);
 	const uint64_t to = block_of(&p, r->rank, i);
 	if (p.word == UINT64_MAX)
-		return put(r, &p, from, to, &r->requests[i]);
+		return put_by_plugin(r, &p, from, to, &r->requests[i]);
 	atomic_fetch_add(&r->shared->signals, 1);
 	return put_signal(r, &p, from, to, &r->requests[i]);
 }
@@ -493,7 +495,7 @@ static void check_get(struct rank *r, unsigned round, uint32_t i)
 	const size_t at = (size_t)i * BLOCK + p.offset;
 	if (p.kind != GET)
 		return;
-	fill(expected, BLOCK, p.peer);
+	fill_bytes(expected, BLOCK, p.peer);
 	read_memory(r, LANDING, at, p.size);
 	if (memcmp(r->bytes[LANDING] + at, expected + p.offset, p.size))
 		fail(r, "a get of %u bytes from rank %u returned other bytes", p.size, p.peer);
@@ -541,7 +543,7 @@ static void check_round(struct rank *r, unsigned round)
 			const struct plan p = plan_of(r->options, round, s, i);
 			if (p.kind != PUT || p.peer != r->rank)
 				continue;
-			fill(r->model + block_of(&p, s, i), p.size, p.hash);
+			fill_bytes(r->model + block_of(&p, s, i), p.size, p.hash);
 			if (p.word != UINT64_MAX)
 				r->words[p.word] += p.value;
 		}
@@ -690,7 +692,7 @@ static int run_threads(const struct options *o, struct rank *ranks)
 	return 0;
 }
 
-static void print(const struct options *o, const struct shared *s, double seconds)
+static void print_result(const struct options *o, const struct shared *s, double seconds)
 {
 	printf("{\"ranks\": %u, \"ranks_are\": \"%s\", \"memory\": \"%s\", \"interface\": %u, "
 	       "\"rounds\": %u, \"seed\": %" PRIu64 ", \"puts\": %" PRIu64 ", \"gets\": %" PRIu64
@@ -705,8 +707,8 @@ static void print(const struct options *o, const struct shared *s, double second
 	printf(", \"seconds\": %.2f}\n", seconds);
 }
 
-static bool number(const char *text, unsigned long long lo, unsigned long long hi,
-		   unsigned long long *out)
+static bool parse_number(const char *text, unsigned long long lo, unsigned long long hi,
+			 unsigned long long *out)
 {
 	char *end;
 	errno = 0;
@@ -723,7 +725,7 @@ static int usage(void)
 	return 2;
 }
 
-static bool parse(int argc, char **argv, struct options *o)
+static bool parse_options(int argc, char **argv, struct options *o)
 {
 	static const struct option known[] = {
 		{"plugin", required_argument, NULL, 'p'}, {"ranks", required_argument, NULL, 'n'},
@@ -736,11 +738,11 @@ static bool parse(int argc, char **argv, struct options *o)
 	bool ok = true;
 	for (int c; ok && (c = getopt_long(argc, argv, "", known, NULL)) != -1;) {
 		ok = c == 'p' || c == 'P' || c == 'g' || c == 'k' ||
-		     (c == 'n'	 ? number(optarg, 1, RANKS_MAX, &n)
-		      : c == 'r' ? number(optarg, 1, 1000000, &n)
-		      : c == 'a' ? number(optarg, 13, 16, &n)
-		      : c == 'A' ? number(optarg, 2, INT32_MAX, &n)
-				 : c == 's' && number(optarg, 0, UINT64_MAX, &n));
+		     (c == 'n'   ? parse_number(optarg, 1, RANKS_MAX, &n)
+		      : c == 'r' ? parse_number(optarg, 1, 1000000, &n)
+		      : c == 'a' ? parse_number(optarg, 13, 16, &n)
+		      : c == 'A' ? parse_number(optarg, 2, INT32_MAX, &n)
+				 : c == 's' && parse_number(optarg, 0, UINT64_MAX, &n));
 		o->plugin = c == 'p' ? optarg : o->plugin;
 		o->ranks = c == 'n' ? (unsigned)n : o->ranks;
 		o->rounds = c == 'r' ? (unsigned)n : o->rounds;
@@ -758,7 +760,7 @@ int main(int argc, char **argv)
 {
 	static struct rank ranks[RANKS_MAX];
 	struct options o = {.ranks = 4, .rounds = 100, .seed = 1, .api = 16};
-	if (!parse(argc, argv, &o))
+	if (!parse_options(argc, argv, &o))
 		return usage();
 	struct shared *s = mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (s == MAP_FAILED) {
@@ -773,6 +775,6 @@ int main(int argc, char **argv)
 		fprintf(stderr, "%s\n", atomic_load(&s->failed) ? s->failure : "a rank ended early");
 		return 1;
 	}
-	print(&o, s, (double)(clock_ns() - start) / 1e9);
+	print_result(&o, s, (double)(clock_ns() - start) / 1e9);
 	return 0;
 }

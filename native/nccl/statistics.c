@@ -58,7 +58,7 @@ static uint64_t bucket_ns(uint32_t i)
 	return ((uint64_t)(STEPS + i % STEPS) << shift) + ((UINT64_C(1) << shift) >> 1);
 }
 
-static uint64_t percentile(const struct latency *l, uint64_t percent)
+static uint64_t latency_percentile(const struct latency *l, uint64_t percent)
 {
 	uint64_t left = (l->count * percent + 99) / 100;
 	uint32_t i = 0;
@@ -74,7 +74,8 @@ static void write_kind(FILE *f, const char *name, const struct latency *l)
 	if (l->count)
 		fprintf(f,
 			", \"mean_ns\": %" PRIu64 ", \"p50_ns\": %" PRIu64 ", \"p99_ns\": %" PRIu64,
-			l->total_ns / l->count, percentile(l, 50), percentile(l, 99));
+			l->total_ns / l->count, latency_percentile(l, 50),
+			latency_percentile(l, 99));
 	fprintf(f, "}, ");
 }
 

@@ -35,7 +35,7 @@ static bool is_remote_done(const struct exec_flight *f)
 	return !f->left || (f->kind != FLIGHT_PUT && f->leg && f->done + chunk_of(f) == f->size);
 }
 
-static void end(struct executor *x, struct exec_flight *f, int status)
+static void end_flight(struct executor *x, struct exec_flight *f, int status)
 {
 	if (!f->status)
 		f->status = (uint8_t)status;
@@ -113,7 +113,7 @@ static bool advance(struct executor *x, struct exec_flight *f, uint32_t number, 
 	if (f->posted)
 		return false;
 	if (f->status || x->stopped) {
-		end(x, f, DG_FLUSHED);
+		end_flight(x, f, DG_FLUSHED);
 		return true;
 	}
 	if (before > (is_remote(f) ? 0 : most) ||
@@ -121,7 +121,7 @@ static bool advance(struct executor *x, struct exec_flight *f, uint32_t number, 
 		return false;
 	const int rc = post(x, f, number);
 	if (rc > 0)
-		end(x, f, rc);
+		end_flight(x, f, rc);
 	f->posted = rc == EXEC_POSTED;
 	return rc != EXEC_WAITS;
 }
@@ -145,7 +145,7 @@ void dg_exec_bounce_step(struct executor *x, struct exec_flight *f, int status)
 {
 	f->posted = false;
 	if (status != DG_OK) {
-		end(x, f, status);
+		end_flight(x, f, status);
 		return;
 	}
 	f->leg = !f->leg;
@@ -153,7 +153,7 @@ void dg_exec_bounce_step(struct executor *x, struct exec_flight *f, int status)
 		return;
 	f->done += chunk_of(f);
 	if (f->done == f->size)
-		end(x, f, DG_OK);
+		end_flight(x, f, DG_OK);
 }
 
 /* Makes a flight of a piece. Returns false if there is no staging memory for inline bytes or operands. */

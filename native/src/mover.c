@@ -102,7 +102,7 @@ struct dg_mover {
 
 struct dg_mappings dg_mover_rings = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-static void complete(struct client *c, uint32_t i, int32_t status)
+static void write_completion(struct client *c, uint32_t i, int32_t status)
 {
 	c->ring->completions[c->completed % MOVER_DEPTH] =
 		(struct mover_completion){.user = c->moves[i].request.user, .status = status};
@@ -125,7 +125,7 @@ static void advance(struct client *c, uint32_t i)
 	const struct memory *from = memory_at(c, r->from, r->from_offset, r->size);
 	const struct memory *to = memory_at(c, r->to, r->to_offset, r->size);
 	if (!from || !to || !r->size) {
-		complete(c, i, DG_REMOTE_ACCESS_ERROR);
+		write_completion(c, i, DG_REMOTE_ACCESS_ERROR);
 		return;
 	}
 	const bool direct = from->side == GPU && to->side == GPU, reads = m->phase == READING;
@@ -142,7 +142,7 @@ static void advance(struct client *c, uint32_t i)
 	};
 }
 
-static void begin(struct client *c, const struct mover_request *r)
+static void begin_move(struct client *c, const struct mover_request *r)
 {
 	const uint32_t i = c->free[--c->n_free];
 	const struct memory *from = memory_at(c, r->from, 0, 0), *to = memory_at(c, r->to, 0, 0);
@@ -152,13 +152,13 @@ static void begin(struct client *c, const struct mover_request *r)
 }
 
 /* An operation of the move is complete. */
-static void step(struct client *c, const dg_wc *wc)
+static void continue_move(struct client *c, const dg_wc *wc)
 {
 	struct move *m = &c->moves[wc->user];
 	m->at += m->phase == WRITING ? m->chunk : 0;
 	m->phase = m->phase == READING ? WRITING : READING;
 	if (wc->status != DG_OK || m->at == m->request.size)
-		complete(c, (uint32_t)wc->user, wc->status);
+		write_completion(c, (uint32_t)wc->user, wc->status);
 	else
 		advance(c, (uint32_t)wc->user);
 }
@@ -168,7 +168,7 @@ static bool poll_queue(struct client *c, uint32_t side)
 	dg_wc wc[MOVES];
 	const int n = c->queues[side] ? dg_queue_poll(c->queues[side], wc, MOVES, 0) : 0;
 	for (int i = 0; i < n; i++)
-		step(c, &wc[i]);
+		continue_move(c, &wc[i]);
 	return n > 0;
 }
 
@@ -188,7 +188,7 @@ static void post_staged(struct client *c, uint32_t side)
 	for (uint32_t i = 0; i < n; i++) {
 		const int rc = dg_queue_post(c->queues[side], &c->wr[side][i], 1);
 		if (rc)
-			complete(c, (uint32_t)c->wr[side][i].user, status_of(rc));
+			write_completion(c, (uint32_t)c->wr[side][i].user, status_of(rc));
 	}
 }
 
@@ -207,12 +207,12 @@ static bool take_requests(struct client *c)
 	}
 	for (; c->taken != head && c->n_free; c->taken++) {
 		const struct mover_request r = c->ring->requests[c->taken % MOVER_DEPTH];
-		begin(c, &r);
+		begin_move(c, &r);
 	}
 	return true;
 }
 
-static int stage(struct client *c, uint32_t side)
+static int register_staging(struct client *c, uint32_t side)
 {
 	dg_device *dev = c->mover->devices[side];
 	const dg_memory at = {.addr = c->staging, .size = (uint64_t)MOVES * CHUNK, .fd = -1};
@@ -227,7 +227,7 @@ static int stage(struct client *c, uint32_t side)
 			   : dg_queue_open(dev, MOVES, DG_PATH_AUTO, 0, UINT64_MAX, &c->queues[side]);
 }
 
-static int hello(struct client *c, const struct mover_message *m, int fd)
+static int accept_ring(struct client *c, const struct mover_message *m, int fd)
 {
 	if (c->ring || m->number != MOVER_VERSION)
 		return dg_fail(EPROTO, "the other side has version %u of this protocol, and this one %d",
@@ -237,7 +237,7 @@ static int hello(struct client *c, const struct mover_message *m, int fd)
 	if (!rc && posix_memalign((void **)&c->staging, 65536, (size_t)MOVES * CHUNK))
 		rc = dg_fail(ENOMEM, "out of memory for staging");
 	for (uint32_t side = 0; side < SIDES && !rc; side++)
-		rc = c->mover->devices[side] ? stage(c, side) : 0;
+		rc = c->mover->devices[side] ? register_staging(c, side) : 0;
 	if (!rc)
 		c->ring = (struct mover_ring *)(void *)c->mapping->base;
 	return rc;
@@ -325,7 +325,7 @@ static bool answer(struct client *c, struct mover_message *m, int fd)
 		return true;
 	}
 	if (m->kind == MOVER_HELLO)
-		rc = hello(c, m, fd);
+		rc = accept_ring(c, m, fd);
 	else if (m->kind == MOVER_IMPORT)
 		rc = import(c, m);
 	m->status = rc;

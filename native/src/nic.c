@@ -30,7 +30,7 @@ static bool lose_peer(struct dg_nic_qp *qp)
 	return true;
 }
 
-static bool pass(void *arg)
+static bool poll_once(void *arg)
 {
 	struct dg_nic *n = arg;
 	bool busy = false;
@@ -84,7 +84,7 @@ static int open_nic(dg_device *dev, uint64_t spin_ns, bool is_part, dg_nic **out
 	if (!rc)
 		rc = dg_exec_staging_open(&n->engine);
 	if (!rc)
-		rc = dg_poller_start(&n->poller, "dgkit-nic", spin_ns, pass, n);
+		rc = dg_poller_start(&n->poller, "dgkit-nic", spin_ns, poll_once, n);
 	if (rc)
 		release(n);
 	else

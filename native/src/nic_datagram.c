@@ -181,7 +181,8 @@ static uint8_t place(struct dg_nic_qp *qp, const uint8_t *segments, const struct
 		       : SYNDROME_LOCAL_PROTECTION;
 }
 
-static void receive(struct dg_nic_qp *qp, const struct nic_datagram *d, const uint8_t *data)
+static void receive_datagram(struct dg_nic_qp *qp, const struct nic_datagram *d,
+			     const uint8_t *data)
 {
 	static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
 	uint8_t segments[WQE_SEGMENT * DG_NIC_SGES];
@@ -224,7 +225,7 @@ static bool deliver(struct dg_nic *n, const struct nic_datagram *d, const uint8_
 	qp->dry_ns = 0;
 	if (exec_pass_begin(&qp->x))
 		return true;
-	receive(qp, d, data);
+	receive_datagram(qp, d, data);
 	exec_pass_end(&qp->x);
 	return true;
 }

@@ -110,7 +110,7 @@ int dg_nic_refuse(struct dg_nic_qp *qp, struct nic_entry *e, uint32_t at_receive
 	return nic_fault(qp->nic, here, what, value, limit);
 }
 
-static int send(struct dg_nic_qp *qp, struct nic_entry *e)
+static int deliver_message(struct dg_nic_qp *qp, struct nic_entry *e)
 {
 	struct dg_nic *n = qp->nic;
 	struct nic_receive to;
@@ -187,5 +187,5 @@ int dg_nic_two_sided(struct dg_nic_qp *qp, struct nic_entry *e)
 	if (rc == FAILED)
 		return dg_nic_refuse(qp, e, SYNDROME_LOCAL_ACCESS, SYNDROME_REMOTE_ACCESS, qp->nic->fault.what,
 				     qp->nic->fault.value, 0);
-	return rc == EXECUTED ? send(qp, e) : rc;
+	return rc == EXECUTED ? deliver_message(qp, e) : rc;
 }

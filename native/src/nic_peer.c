@@ -223,7 +223,7 @@ static void wait_for_work(struct dg_nic *n)
 			return;
 }
 
-static void *resolve(void *arg)
+static void *resolver_thread(void *arg)
 {
 	struct dg_nic *n = arg;
 	for (;;) {
@@ -356,7 +356,7 @@ int dg_nic_resolver_start(struct dg_nic *n)
 	int rc = 0;
 	dg_poller_lock(&n->poller);
 	if (!n->resolver_runs)
-		rc = dg_thread_start(&n->resolver, "dgkit-nic-keys", resolve, n);
+		rc = dg_thread_start(&n->resolver, "dgkit-nic-keys", resolver_thread, n);
 	n->resolver_runs = !rc;
 	dg_poller_unlock(&n->poller);
 	return rc;

@@ -340,7 +340,8 @@ static void let_peer_take(struct dg_nic_qp *qp)
 	dg_poller_unlock(&n->poller);
 }
 
-static int change(struct dg_nic_qp *qp, uint32_t to, const dg_nic_address *peer, uint32_t access)
+static int change_state(struct dg_nic_qp *qp, uint32_t to, const dg_nic_address *peer,
+			uint32_t access)
 {
 	struct dg_nic *n = qp->nic;
 	if (to == DG_NIC_RTR && qp->c.transport != DG_NIC_UD) {
@@ -379,7 +380,7 @@ static int modify(struct dg_nic_qp *qp, uint32_t state, const dg_nic_address *pe
 	if (rc)
 		return rc;
 	if (state != DG_NIC_RESET)
-		return change(qp, state, peer, access);
+		return change_state(qp, state, peer, access);
 	reset(qp);
 	return 0;
 }

@@ -62,7 +62,7 @@ uint16_t dg_nic_load_receive(struct nic_receives *rq, uint8_t *segments)
 	return place;
 }
 
-static void publish(struct dg_nic_qp *qp)
+static void publish_receives(struct dg_nic_qp *qp)
 {
 	uint8_t bytes[WQE_SEGMENT * DG_NIC_SGES];
 	struct nic_segment segments[DG_NIC_SGES];
@@ -259,7 +259,7 @@ bool dg_nic_receive(struct dg_nic_qp *qp)
 		return false;
 	const uint64_t end = publish_end(qp);
 	for (uint32_t n = 0; n < NIC_PASS && dg_nic_has_receive(rq) && qp->posted < end; n++) {
-		publish(qp);
+		publish_receives(qp);
 		busy = true;
 	}
 	const uint64_t wants = atomic_load_explicit(&qp->far->wants, memory_order_acquire);
@@ -276,7 +276,7 @@ static uint64_t rnr_ns(uint32_t code)
 	return code == 1 ? 10000 : (code & 1 ? 15000ull : 10000ull) << code / 2;
 }
 
-static void want(struct dg_nic_qp *qp, uint64_t wants)
+static void set_wants(struct dg_nic_qp *qp, uint64_t wants)
 {
 	qp->wants = wants;
 	qp->retry_ns = 0;
@@ -291,7 +291,7 @@ static int retry(struct dg_nic_qp *qp)
 	const bool is_uc = qp->c.transport == DG_NIC_UC;
 	const uint32_t most = is_uc ? 1 : qp->rnr_retries, tries = qp->wants & ((1 << NIC_TRY_BITS) - 1);
 	if (qp->wants >> NIC_TRY_BITS != qp->sent + 1)
-		want(qp, (qp->sent + 1) << NIC_TRY_BITS);
+		set_wants(qp, (qp->sent + 1) << NIC_TRY_BITS);
 	else if (most < 7 &&
 		 atomic_load_explicit(&qp->far->dry, memory_order_relaxed) == qp->wants) {
 		const uint64_t now = now_ns();
@@ -307,7 +307,7 @@ static int retry(struct dg_nic_qp *qp)
 						    : rnr_ns(atomic_load_explicit(&qp->far->rnr_timer,
 										  memory_order_relaxed)));
 		if (now >= qp->retry_ns)
-			want(qp, qp->wants + 1);
+			set_wants(qp, qp->wants + 1);
 	}
 	return nic_wait(qp, DG_NIC_WAITS_RECEIVE);
 }

@@ -11,7 +11,7 @@ static const uint8_t *block_at(const struct dg_nic_qp *qp, uint64_t at)
 	return (const uint8_t *)qp->c.send_ring + (at & (qp->c.send_entries - 1)) * WQE_BLOCK;
 }
 
-static void describe(struct dg_nic_qp *qp, const struct nic_fault *f, uint64_t index)
+static void describe_error(struct dg_nic_qp *qp, const struct nic_fault *f, uint64_t index)
 {
 	dg_nic_qp_info *i = &qp->info;
 	if (i->syndrome || i->why[0])
@@ -33,7 +33,7 @@ void dg_nic_qp_fail(struct dg_nic_qp *qp, const struct nic_fault *f, uint64_t in
 	if (!f)
 		return;
 	qp->nic->errors++;
-	describe(qp, f, index);
+	describe_error(qp, f, index);
 }
 
 void dg_nic_qp_fatal(struct dg_nic_qp *qp, const struct nic_fault *f, uint64_t index)

@@ -50,7 +50,7 @@ static int refuse(struct dg_nic *n, const char *what, uint64_t value, uint64_t l
 	return nic_fault(n, SYNDROME_BIND, what, value, limit);
 }
 
-static int bind(struct dg_nic_qp *qp, struct nic_key *k)
+static int bind_window(struct dg_nic_qp *qp, struct nic_key *k)
 {
 	struct dg_nic *n = qp->nic;
 	const struct nic_binding *b = &n->wqe.window;
@@ -89,7 +89,7 @@ int dg_nic_window_change(struct dg_nic_qp *qp)
 	if (!k || k->pd != qp->c.pd)
 		return refuse(n, "key, of no memory window of this protection domain", w->rkey, 0);
 	if (w->window.binds)
-		return bind(qp, k);
+		return bind_window(qp, k);
 	if (w->window.is_own && (k->key != w->rkey || k->qpn != qp->qpn))
 		return refuse(n, "key to invalidate, of no window of this queue pair", w->rkey, 0);
 	unbind(n, k, w->window.variant);

@@ -6,7 +6,7 @@
 
 #include "dgkit.h"
 
-static void advise(void *addr, uint64_t size, int advice)
+static void advise_whole_pages(void *addr, uint64_t size, int advice)
 {
 	/* Use whole pages of this system only: a page has 4 KiB or, on many Arm systems, 64 KiB.
 	 * The kernel knows the size of a huge page, and whether one fits. */
@@ -19,10 +19,10 @@ static void advise(void *addr, uint64_t size, int advice)
 
 void dg_memory_prefer_huge_pages(void *addr, uint64_t size)
 {
-	advise(addr, size, MADV_HUGEPAGE);
+	advise_whole_pages(addr, size, MADV_HUGEPAGE);
 }
 
 void dg_memory_discard(void *addr, uint64_t size)
 {
-	advise(addr, size, MADV_DONTNEED);
+	advise_whole_pages(addr, size, MADV_DONTNEED);
 }

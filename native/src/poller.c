@@ -99,7 +99,7 @@ static void give_way(struct dg_poller *p)
 	pthread_mutex_lock(&p->lock);
 }
 
-static void *run(void *arg)
+static void *poller_thread(void *arg)
 {
 	struct dg_poller *p = arg;
 	struct times c = {0};
@@ -130,7 +130,7 @@ int dg_poller_start(struct dg_poller *p, const char *name, uint64_t spin_ns,
 	p->pass = pass;
 	p->arg = arg;
 	pthread_mutex_init(&p->lock, NULL);
-	const int rc = dg_thread_start(&p->thread, name, run, p);
+	const int rc = dg_thread_start(&p->thread, name, poller_thread, p);
 	if (rc)
 		pthread_mutex_destroy(&p->lock);
 	return rc;

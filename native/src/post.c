@@ -9,8 +9,8 @@
 #include "queue.h"
 #include "region.h"
 
-static int lookup(const struct dg_device *dev, uint32_t id, bool remote,
-		  struct dg_region_entry **out, uint64_t *full)
+static int find_region(const struct dg_device *dev, uint32_t id, bool remote,
+		       struct dg_region_entry **out, uint64_t *full)
 {
 	struct dg_region_entry *entry = dg_region_table_find(id, full);
 	const char *side = remote ? "remote" : "local";
@@ -214,9 +214,9 @@ int dg_resolve(struct dg_queue *q, const dg_wr *wr, struct dg_op *op, struct op_
 		 wr->remote != REGION_NAME(run->remote_id) || !run->local;
 	struct dg_region_entry *local = run->local, *remote = run->remote;
 	if (*fresh) {
-		rc = lookup(q->dev, wr->local, false, &local, &local_id);
+		rc = find_region(q->dev, wr->local, false, &local, &local_id);
 		if (!rc)
-			rc = lookup(q->dev, wr->remote, true, &remote, &remote_id);
+			rc = find_region(q->dev, wr->remote, true, &remote, &remote_id);
 		if (rc)
 			return rc;
 	}

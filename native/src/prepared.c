@@ -142,7 +142,7 @@ int dg_prep_still_open(const struct dg_prep *p)
 	return rc ? rc : still_open(p);
 }
 
-static inline int begin(struct dg_prep *p, bool inlined)
+static inline int begin_run(struct dg_prep *p, bool inlined)
 {
 	int rc = dg_queue_postable(p->q);
 	if (!rc && !inlined)
@@ -198,7 +198,7 @@ static int run_entered(struct dg_prep *p, uint64_t submit_ns)
 {
 	struct dg_queue *q = p->q;
 	bool inlined = queue_inline(q, p->inline_able, p->total);
-	int rc = begin(p, inlined);
+	int rc = begin_run(p, inlined);
 	if (rc)
 		return rc;
 	if (inlined && p->uniform_size)
@@ -241,7 +241,7 @@ int dg_prep_start(dg_prep *p, uint64_t spin_ns)
 	if (inlined || !q->prompt) {
 		rc = run_entered(p, submit_ns);
 	} else {
-		rc = begin(p, false);
+		rc = begin_run(p, false);
 		if (!rc) {
 			if (!start_grouped(p, submit_ns))
 				dg_queue_start_run(q, p->ops, p->wr, p->n, p->n_wc, p->wc,
@@ -280,7 +280,7 @@ int dg_prep_post(dg_prep *p)
 	TRY(queue_enter(q));
 	uint64_t submit_ns = now_ns();
 	/* The completions need room in the ready ring even if the copies are inline. */
-	int rc = begin(p, false);
+	int rc = begin_run(p, false);
 	if (!rc && queue_inline(q, p->inline_able, p->total)) {
 		uint32_t n = dg_queue_run_inline(p->ops, p->wr, p->n, q->ready, q->ready_tail,
 						 q->ready_mask);

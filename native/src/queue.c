@@ -211,7 +211,7 @@ int dg_queue_open_for_kernels(struct dg_device *dev, uint32_t depth, const void 
 	return rc;
 }
 
-static void unlist(struct dg_queue *q)
+static void remove_from_device(struct dg_queue *q)
 {
 	pthread_mutex_lock(&q->dev->lock);
 	struct dg_queue **at = &q->dev->queues;
@@ -266,7 +266,7 @@ int dg_queue_close(dg_queue *q)
 	/* Only after queue_leave(): dg_queues_grace() holds the list's lock while it waits for
 	 * threads inside. */
 	if (listed)
-		unlist(q);
+		remove_from_device(q);
 	return 0;
 }
 

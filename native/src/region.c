@@ -483,7 +483,7 @@ void dg_region_end(struct dg_region *r)
 		dg_region_free(r);
 }
 
-static uint32_t importers(struct dg_region *r)
+static uint32_t count_importers(struct dg_region *r)
 {
 	const struct dg_ops *ops = r->dev->ops;
 	if (r->remote)
@@ -537,7 +537,7 @@ int dg_region_info_get(dg_region *r, dg_region_info *out)
 		.peer_pid = r->remote ? dg_importer_exporter_pid(r) : 0,
 		.revoked = gate_revoked(r->entry->gate),
 		.lost = lost,
-		.importers = importers(r),
+		.importers = count_importers(r),
 		.registration = r->registration,
 	};
 	life_leave(&r->life);

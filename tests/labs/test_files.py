@@ -140,7 +140,7 @@ def test_the_doctor_of_a_course_says_who_can_read_the_solutions(tmp_path, monkey
 
 def test_the_doctor_of_a_course_sees_a_port_that_is_taken():
     with socket.create_server(("127.0.0.1", 0)) as server:
-        assert grading_requirements._port(server.getsockname()[1]).verdict == "note"
+        assert grading_requirements._check_port(server.getsockname()[1]).verdict == "note"
 
 
 @pytest.fixture

@@ -32,8 +32,8 @@ def tree(tmp_path, monkeypatch):
             path = tmp_path / "sys" / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(f"{value}\n")
-        real = meminfo._text
-        monkeypatch.setattr(meminfo, "_text", lambda name: texts.get(name) or real(name))
+        real = meminfo._read_proc
+        monkeypatch.setattr(meminfo, "_read_proc", lambda name: texts.get(name) or real(name))
         meminfo._memory_mounts.cache_clear()
 
     yield make
@@ -159,7 +159,7 @@ def test_the_limit_of_this_process_is_a_limit_of_this_machine():
 
 def test_a_kernel_that_does_not_say_what_is_available_sets_no_limit(tree, monkeypatch):
     tree("", "", {})
-    monkeypatch.setattr(meminfo, "_text", lambda name: "MemFree: 3 kB\n")
+    monkeypatch.setattr(meminfo, "_read_proc", lambda name: "MemFree: 3 kB\n")
     assert meminfo.available_bytes() == 1 << 62
 
 

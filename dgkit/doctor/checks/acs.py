@@ -71,8 +71,8 @@ def _acs(case: Case) -> Iterator[Finding]:
     below_cpu = _bridges(case)
     if not below_cpu:
         yield finding.n_a("no bridge between GPU and NIC")
-    for alike in _group(bridges.bridges(case.machine, below_cpu), below_cpu):
-        yield _judge(case.machine, alike, below_cpu[alike[0].address])
+    for alike in _group_alike(bridges.bridges(case.machine, below_cpu), below_cpu):
+        yield _judge_bridges(case.machine, alike, below_cpu[alike[0].address])
 
 
 def _bridges(case: Case) -> dict[str, bool]:
@@ -84,7 +84,7 @@ def _bridges(case: Case) -> dict[str, bool]:
     return below_cpu
 
 
-def _group(found: Sequence[Bridge], below_cpu: Mapping[str, bool]) -> list[list[Bridge]]:
+def _group_alike(found: Sequence[Bridge], below_cpu: Mapping[str, bool]) -> list[list[Bridge]]:
     groups: dict[object, list[Bridge]] = {}
     for bridge in found:
         on = bridge.on if bridge.acs is not None else None
@@ -93,7 +93,7 @@ def _group(found: Sequence[Bridge], below_cpu: Mapping[str, bool]) -> list[list[
     return list(groups.values())
 
 
-def _judge(machine: Machine, alike: list[Bridge], below_cpu: bool) -> Finding:
+def _judge_bridges(machine: Machine, alike: list[Bridge], below_cpu: bool) -> Finding:
     names = [bridge.address for bridge in alike]
     subject = ", ".join(names) if len(names) <= 4 else f"{len(names)} bridges"
     first = alike[0]
@@ -113,7 +113,7 @@ def _judge(machine: Machine, alike: list[Bridge], below_cpu: bool) -> Finding:
     return finding.warn(
         " ".join(f"{bit}+" for bit in first.on),
         subject=subject,
-        why=_why(below_cpu),
+        why=_explain_acs(below_cpu),
         remedy=_remedy(machine, names),
         sources=[_GUIDE, _LINUX, _VFIO, _VM, _PARAMETERS],
         disagree=_DISAGREE,
@@ -125,7 +125,7 @@ def _where(machine: Machine) -> list[str]:
     return ["# On the host, outside the container:"] * bool(machine.know(virtual.container).engine)
 
 
-def _why(below_cpu: bool) -> str:
+def _explain_acs(below_cpu: bool) -> str:
     if below_cpu:
         return (
             "Traffic between the devices is routed up to the CPU's root complex and back, or is "

@@ -93,7 +93,7 @@ def _cuda_driver(case: Case) -> Finding:
             do = with_devices(case.machine, gpu=True)
         why = f"CUDA's library libcuda.so.1 cannot be loaded ({known.why})."
         return finding.fail("no libcuda", why=why, remedy=do)
-    return _version(known, case)
+    return _judge_version(known, case)
 
 
 def _cuinit_error(known: Cuda, machine: Machine) -> tuple[str, str, tuple[str, ...]]:
@@ -177,7 +177,7 @@ def _lacks_sva(machine: Machine) -> bool:
     return smmu and known.options.get("CONFIG_ARM_SMMU_V3_SVA") == "n"
 
 
-def _version(known: Cuda, case: Case) -> Finding:
+def _judge_version(known: Cuda, case: Case) -> Finding:
     machine = case.machine
     found = f"CUDA {known.text}" + ("" if known.by == "CUDA" else f", says {known.by}")
     if known.version < (12, 0):

@@ -256,7 +256,7 @@ def _doca_libraries(case: Case) -> Finding:
     names = _needed_libraries(case)
     missing = [name for name in names if name not in known.files]
     if missing:
-        return _missing(case, missing, known.whys.get(missing[0], ""))
+        return _packages_missing(case, missing, known.whys.get(missing[0], ""))
     if soft := _softdoca(case, known.files["libdoca_common"]):
         return finding.warn(
             "softdoca",
@@ -277,7 +277,7 @@ def _softdoca(case: Case, path: str) -> str:
     return folder if "softdoca" in path or (own and folder == own.rstrip("/")) else ""
 
 
-def _missing(case: Case, missing: list[str], why: str) -> Finding:
+def _packages_missing(case: Case, missing: list[str], why: str) -> Finding:
     installed = {f"libdoca_{part}" for part in case.machine.know(doca).parts}
     if installed.issuperset(missing):
         text = "DOCA is installed, but the dynamic loader does not find it."

@@ -149,7 +149,7 @@ def _gpus_unread(case: Case) -> str:
 def _gpu_present(case: Case) -> Finding:
     source = _OVERVIEW
     if case.machine.know(gpus.gpus):
-        return _present(case.machine, [source])
+        return _judge_present(case.machine, [source])
     remedy = ["lspci -d 10de:", "# Without a GPU: dgkit doctor --goal laptop"]
     why = _why_no_gpu(case.machine)
     return finding.fail(NO_GPU, why=why, remedy=remedy, sources=[source])
@@ -169,7 +169,7 @@ def _why_no_gpu(machine: Machine) -> str:
     return why
 
 
-def _present(machine: Machine, source: list[references.Source]) -> Finding:
+def _judge_present(machine: Machine, source: list[references.Source]) -> Finding:
     found, used = machine.know(gpus.gpus), gpus.usable(machine)
     names = sorted({gpu.name or gpu.address for gpu in used})
     text = ("" if len(used) == 1 else f"{len(used)} x ") + ", ".join(names)

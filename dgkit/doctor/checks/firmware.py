@@ -50,10 +50,12 @@ def _firmware_version(case: Case) -> Iterator[Finding]:
         yield missing_device(case.machine, f"no {what}")
     # if any card is new enough for GPUNetIO, older cards do not matter
     relevant = [card for card in cards if card.model not in _OLD or case.goal is not Goal.GPUNETIO]
-    yield from (finding.about(card_label(card), _judge(case, card)) for card in relevant or cards)
+    yield from (
+        finding.about(card_label(card), _judge_card(case, card)) for card in relevant or cards
+    )
 
 
-def _judge(case: Case, card: Adapter) -> Finding:
+def _judge_card(case: Case, card: Adapter) -> Finding:
     found = card.firmware
     if found is None:
         return finding.unknown(

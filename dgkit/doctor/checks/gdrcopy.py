@@ -42,7 +42,7 @@ _PACKAGES = {
 )
 def _gdrcopy(case: Case) -> Finding:
     machine = case.machine
-    module, library = _module(machine), _library(machine)
+    module, library = _is_module_loaded(machine), _library(machine)
     if module and _lacks_node(machine):
         if machine.know(container).engine:
             do = ["# Start the container with --device=/dev/gdrdrv"]
@@ -79,7 +79,7 @@ def _lacks_node(machine: Machine) -> bool:
     return listing.ok and "gdrdrv" not in listing.names and "gdrdrv" in (loaded or {})
 
 
-def _module(machine: Machine) -> bool | None:
+def _is_module_loaded(machine: Machine) -> bool | None:
     known, files = machine.know(nvidia_proc.modules), machine.read.names("/dev")
     if "gdrdrv" in files.names or (known is not None and "gdrdrv" in known):
         return True

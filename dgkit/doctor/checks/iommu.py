@@ -82,11 +82,11 @@ def _iommu(case: Case) -> Iterator[Finding]:
         return
     words, devices = machine.know(cmdline), _devices(machine)
     states: dict[str, list[PciDevice]] = {}
-    for device, state in zip(devices, _states(machine, devices, words), strict=True):
+    for device, state in zip(devices, _iommu_states(machine, devices, words), strict=True):
         states.setdefault(state, []).append(device)
     for state, alike in states.items():
         subject = _names(alike) if len(states) > 1 else ""
-        yield finding.about(subject, _judge(machine, state, words))
+        yield finding.about(subject, _judge_state(machine, state, words))
 
 
 def _coherent(machine: Machine) -> Finding:
@@ -110,7 +110,7 @@ def _coherent(machine: Machine) -> Finding:
     )
 
 
-def _states(machine: Machine, devices: tuple[PciDevice, ...], words: Cmdline) -> list[str]:
+def _iommu_states(machine: Machine, devices: tuple[PciDevice, ...], words: Cmdline) -> list[str]:
     links = [f"link {pci.DEVICES}/{device.address}/iommu_group" for device in devices]
     groups = machine.read.together(links)
     numbers = {group.text.rpartition("/")[2] for group in groups if group.ok}
@@ -136,7 +136,7 @@ def _state(machine: Machine, group: Reading, types: Mapping[str, Reading], words
     return {"off": _OFF, "passthrough": _PASSTHROUGH, "on": _TRANSLATING}.get(words.iommu, _UNKNOWN)
 
 
-def _judge(machine: Machine, state: str, words: Cmdline) -> Finding:
+def _judge_state(machine: Machine, state: str, words: Cmdline) -> Finding:
     given = f" ({words.about_iommu})"[:28] if words.about_iommu else ""
     if state in (_OFF, _PASSTHROUGH):
         return finding.ok(state + given, needed=_NEEDED)
@@ -158,13 +158,13 @@ def _judge(machine: Machine, state: str, words: Cmdline) -> Finding:
         state + given,
         needed=_NEEDED,
         why="Traffic between devices may be routed to the CPU for translation, or not arrive.",
-        remedy=_passthrough(machine),
+        remedy=_enable_passthrough(machine),
         sources=(*_SOURCES, references.MULTI_GPU(), references.OPEN_MODULES("nvidia/nv-dma.c")),
         disagree=_DISAGREE,
     )
 
 
-def _passthrough(machine: Machine) -> list[str]:
+def _enable_passthrough(machine: Machine) -> list[str]:
     arm = machine.know(uname).arm
     word = "iommu.passthrough=1" if arm else "iommu=pt"
     off = "the SMMU" if arm else "VT-d (Intel) or IOMMU (AMD)"

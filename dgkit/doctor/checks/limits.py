@@ -128,7 +128,7 @@ def _limited(case: Case, soft: int, hard: int | None) -> Finding:
         size_text(soft),
         needed="unlimited" if enough else f"unlimited, at least {size_text(case.size)}",
         why=why,
-        remedy=_unlock(case.machine, hard),
+        remedy=_raise_memlock(case.machine, hard),
     )
 
 
@@ -156,11 +156,11 @@ def _memlock_queues(case: Case) -> Finding:
         needed=f"unlimited, at least {needed}",
         why="The queues of an RDMA device are locked memory, whatever is transferred: "
         "creating one fails with 'Cannot allocate memory'.",
-        remedy=_unlock(case.machine, known[1]),
+        remedy=_raise_memlock(case.machine, known[1]),
     )
 
 
-def _unlock(machine: Machine, hard: int | None) -> list[str]:
+def _raise_memlock(machine: Machine, hard: int | None) -> list[str]:
     if engine := machine.know(container).engine:
         if engine == "Kubernetes":
             return ["# In the pod: securityContext: capabilities: add: [IPC_LOCK]"]

@@ -51,12 +51,12 @@ def _links(case: Case, devices: tuple[PciDevice, ...]) -> Iterator[Finding]:
     links = link_facts.links(case.machine, addresses)
     for device in devices:
         port = links.get(tree.parent(device.address), PcieLink(""))
-        yield _judge(case, device, links[device.address], port)
+        yield _judge_link(case, device, links[device.address], port)
     for pair in found:
         yield from _judge_narrowest(case, pair, links)
 
 
-def _judge(case: Case, device: PciDevice, link: PcieLink, port: PcieLink) -> Finding:
+def _judge_link(case: Case, device: PciDevice, link: PcieLink, port: PcieLink) -> Finding:
     subject = pairs.label(case.machine, device)
     if not link.known:
         no_link = "The kernel shows no speed: a device inside the CPU or chipset has no link."
@@ -74,7 +74,7 @@ def _judge(case: Case, device: PciDevice, link: PcieLink, port: PcieLink) -> Fin
         why = f"{link.lanes} of {link.max_lanes} lanes are in use: check slot, riser and contacts."
         found = finding.warn(link.text, why=why, remedy=_SEAT)
     elif link.speed < link.max_speed:
-        found = _slow(case, device, link)
+        found = _slow_link(case, device, link)
     else:
         found = finding.ok(link.text)
     return msgspec.structs.replace(
@@ -99,7 +99,7 @@ def _by_design(link: PcieLink, port: PcieLink) -> str:
     return f"The slot has {slot}, and the link uses all of them."
 
 
-def _slow(case: Case, device: PciDevice, link: PcieLink) -> Finding:
+def _slow_link(case: Case, device: PciDevice, link: PcieLink) -> Finding:
     if device.is_gpu:
         alike = (found for found in case.machine.know(smi).gpus if found.address == device.address)
         state = next((found.value("Performance State") for found in alike), "")

@@ -121,7 +121,7 @@ def _devx(case: Case) -> Finding | None:
     return _advice("DEVX in a container", _NOT_JUDGED, why, references.NVSHMEM("IBGDA"))
 
 
-def _mig(case: Case) -> Finding | None:
+def _mig_finding(case: Case) -> Finding | None:
     if case.goal is Goal.P2P or not any(gpu.mig for gpu in gpus.usable(case.machine)):
         return None
     why = "Instances have GPUDirect RDMA; sizes and processes are judged of the whole GPU."
@@ -139,7 +139,7 @@ def _virtual_functions(case: Case) -> Finding | None:
     return _advice("virtual functions of a NIC", _NOT_JUDGED, why, source)
 
 
-def _spark(case: Case) -> Finding | None:
+def _spark_finding(case: Case) -> Finding | None:
     machine = case.machine
     kinds = {gpudirect.kind(machine, gpu) for gpu in gpus.usable(machine)}
     if Kind.SPARK not in kinds or case.goal is Goal.P2P:
@@ -153,5 +153,5 @@ def _spark(case: Case) -> Finding | None:
 
 _ADVICE: tuple[Callable[[Case], Finding | None], ...] = (
     *(_old_peer_memory, _bonded, _gdr_level, _topology_file, _stream_mem_ops),
-    *(_devx, _virtual_functions, _mig, _spark),
+    *(_devx, _virtual_functions, _mig_finding, _spark_finding),
 )

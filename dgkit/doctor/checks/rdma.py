@@ -61,7 +61,7 @@ def _rdma_devices(case: Case) -> Iterator[Finding]:
     visible = case.machine.know(rdma.devinfo)
     for device in known.devices:
         hidden = not visible.why and device.name not in visible.names
-        found = _hidden(case, device, visible.names) if hidden else _judge(case, device)
+        found = _hidden(case, device, visible.names) if hidden else _judge_device(case, device)
         yield finding.about(device.name, found)
 
 
@@ -153,7 +153,7 @@ def _install_providers(machine: Machine) -> str:
     return command
 
 
-def _judge(case: Case, device: RdmaDevice) -> Finding:
+def _judge_device(case: Case, device: RdmaDevice) -> Finding:
     ports = ", ".join(f"{p.link_layer} {p.state}" for p in device.ports) or "no ports"
     if device.why and not (device.address and device.active):
         why = f"{device.why.rstrip('.')}."
@@ -299,7 +299,7 @@ def _judge_dmabuf(case: Case, kind: list[RdmaDevice]) -> Finding:
     if takes is True:
         return finding.ok(_SUPPORTED, subject=about)
     if takes is False:
-        return _refused(case, kind[0], about, errno)
+        return _open_refused(case, kind[0], about, errno)
     why = reading.why or str(answer.get("why") or "") or "the probe gave no answer"
     return finding.unknown(
         f"not tested{f' ({errno})' if errno else ''}",
@@ -310,7 +310,7 @@ def _judge_dmabuf(case: Case, kind: list[RdmaDevice]) -> Finding:
     )
 
 
-def _refused(case: Case, device: RdmaDevice, about: str, errno: str) -> Finding:
+def _open_refused(case: Case, device: RdmaDevice, about: str, errno: str) -> Finding:
     found = f"refuses it{f' ({errno})' if errno else ''}"
     if device.software or _SOFTWARE.match(device.name):
         why = "Soft-RoCE and Soft-iWARP of Linux cannot register a dma-buf."

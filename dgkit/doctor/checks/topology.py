@@ -101,12 +101,12 @@ def _topology(case: Case) -> Iterator[Finding]:
     virtual_machine = case.machine.know(virtual.virtual).is_vm
     found = pairs.pairs(case.machine, case.goal)
     if virtual_machine:
-        yield _guest(found)
+        yield _in_guest(found)
         return
     near = any(pair.path.near <= Near.NODE and not pair.path.why for pair in found)
     near &= case.goal is not Goal.ARM_DMA  # for ARM_DMA, each DPU counts
     for pair in found:
-        judged = _judge(case.machine, pair, case.goal)
+        judged = _judge_pair(case.machine, pair, case.goal)
         if near and pair.path.near is Near.SYS and judged.verdict is Verdict.WARN:
             judged = finding.ok(
                 judged.found, subject=judged.subject, needed=judged.needed, sources=judged.sources,
@@ -125,7 +125,7 @@ def _driver_test(machine: Machine) -> str:
     )
 
 
-def _guest(found: Sequence[Pair]) -> Finding:
+def _in_guest(found: Sequence[Pair]) -> Finding:
     nearest = min(pair.path.near for pair in found)
     return finding.n_a(
         f"{nearest}, in the guest's own PCI tree",
@@ -147,7 +147,7 @@ def _is_distant(machine: Machine, pair: Pair, goal: Goal) -> bool:
     return pair.path.near is Near.SYS and not pair.path.why and known
 
 
-def _judge(machine: Machine, pair: Pair, goal: Goal) -> Finding:
+def _judge_pair(machine: Machine, pair: Pair, goal: Goal) -> Finding:
     path = pair.path
     found = f"{path.near}: {path.near.text}"
     if path.why:

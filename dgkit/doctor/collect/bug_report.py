@@ -41,22 +41,24 @@ def read(data: bytes) -> Snapshot:
         ValueError: The log is damaged, or larger than 256 MiB.
     """
     text = packed.unpacked(data).decode("utf-8", "replace")
-    return Snapshot(source="recorded: by nvidia-bug-report.sh", readings=dict(_readings(text)))
+    return Snapshot(
+        source="recorded: by nvidia-bug-report.sh", readings=dict(_parse_readings(text))
+    )
 
 
-def _readings(text: str) -> Iterator[tuple[str, Reading]]:
+def _parse_readings(text: str) -> Iterator[tuple[str, Reading]]:
     if found := _UNAME.search(text):
         names = ("system", "node", "release", "version", "machine")
         yield "ask uname", Reading(data=dict(zip(names, found.groups(), strict=True)))
     for section in _RULE.split(text):
         first, _, rest = section.strip("\n").partition("\n")
         if first.startswith("*** /"):
-            yield from _file(first.removeprefix("*** ").strip().replace("/./", "/"), rest)
+            yield from _parse_file(first.removeprefix("*** ").strip().replace("/./", "/"), rest)
         else:
-            yield from _command(first.strip(), rest)
+            yield from _parse_command(first.strip(), rest)
 
 
-def _file(path: str, rest: str) -> Iterator[tuple[str, Reading]]:
+def _parse_file(path: str, rest: str) -> Iterator[tuple[str, Reading]]:
     head, _, body = rest.partition("\n")
     if not head.startswith("*** ls:"):  # "*** PATH does not exist" has none
         return
@@ -64,7 +66,7 @@ def _file(path: str, rest: str) -> Iterator[tuple[str, Reading]]:
         yield f"text {path}", Reading(text=body)
 
 
-def _command(line: str, body: str) -> Iterator[tuple[str, Reading]]:
+def _parse_command(line: str, body: str) -> Iterator[tuple[str, Reading]]:
     words = line.rpartition("/")[2].rstrip(":")
     key = _COMMANDS.get(words)
     if key is None:

@@ -60,7 +60,7 @@ def _limit(which: int) -> dict[str, int | None]:
     }
 
 
-def _dgkit() -> dict[str, str | int]:
+def _dgkit_versions() -> dict[str, str | int]:
     from ..._version import __version__
     from ...wire.messages import VERSION
 
@@ -121,7 +121,7 @@ QUERIES: dict[str, Callable[[], Any]] = {
     "cpus": lambda: sorted(os.sched_getaffinity(0)),
     "libc": lambda: list(platform.libc_ver()),
     "python": platform.python_version,
-    "dgkit": _dgkit,
+    "dgkit": _dgkit_versions,
     "packages": _packages,
     "hostname": lambda: _printable(socket.gethostname()),
     "environ": lambda: {n: _printable(os.environ[n]) for n in _ENVIRON if n in os.environ},

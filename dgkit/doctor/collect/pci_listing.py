@@ -92,13 +92,13 @@ def lspci(text: str) -> dict[str, Listed]:
     for start, end in itertools.pairwise([*starts, len(text)]):
         block = text[start:end]
         if match := _FIRST.match(block):
-            device = _block(block, *match.group(4, 5))
+            device = _parse_block(block, *match.group(4, 5))
             device.address = full(match[1])
             found[device.address] = device
     return found
 
 
-def _block(block: str, kind: str, ids: str) -> Listed:
+def _parse_block(block: str, kind: str, ids: str) -> Listed:
     subsystem, driver, node = (p.search(block) for p in (_SUBSYSTEM, _DRIVER, _NODE))
     files = {}
     for name, speed, width in _LINK.findall(block):

@@ -96,7 +96,7 @@ def cuda() -> dict[str, Any]:
     if driver.cuDriverGetVersion(ctypes.byref(number)) == 0:
         answer["driver"] = number.value
     if code == 0 and driver.cuDeviceGetCount(ctypes.byref(number)) == 0:
-        answer["devices"] = [_gpu(driver, ordinal) for ordinal in range(number.value)]
+        answer["devices"] = [_gpu_attributes(driver, ordinal) for ordinal in range(number.value)]
     return answer
 
 
@@ -159,7 +159,7 @@ def error_name(driver: Any, code: int) -> str:
     return found.decode("ascii", "replace") if found else ""
 
 
-def _gpu(driver: Any, ordinal: int) -> dict[str, Any]:
+def _gpu_attributes(driver: Any, ordinal: int) -> dict[str, Any]:
     device, text, uuid = ctypes.c_int(), ctypes.create_string_buffer(256), (ctypes.c_ubyte * 16)()
     driver.cuDeviceGet(ctypes.byref(device), ordinal)
 
@@ -262,12 +262,12 @@ def libraries() -> dict[str, Any]:
     Each library is loaded in a child process of its own, so that a crash or a hang of it does not
     affect the others.
     """
-    children = {name: _fork(lambda name=name: _find(name)) for name in LIBRARIES}  # type: ignore[misc]
+    children = {name: _fork(lambda name=name: _find_library(name)) for name in LIBRARIES}  # type: ignore[misc]
     until = time.monotonic() + _LIBRARIES_S
     return {name: _result(*child, until) for name, child in children.items()}
 
 
-def _find(name: str) -> dict[str, str]:
+def _find_library(name: str) -> dict[str, str]:
     library, why = load_library(name)
     if library is None and name.startswith("libdoca"):
         library, _ = load_library(f"{_DOCA_FOLDER}/{name}")

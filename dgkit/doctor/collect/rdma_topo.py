@@ -81,12 +81,12 @@ def _to_listed(function: _Function) -> Listed:
     driver = next((_MAKERS[n] for n in function.subsystems or () if n in _MAKERS), "")
     return Listed(
         address=address, path=function.realpath, kind="".join(kind), ids=f"{vendor}:{device}",
-        subsystem=f"{owner}:{part}", numa=function.numa_node, config=_config(function.config),
+        subsystem=f"{owner}:{part}", numa=function.numa_node, config=_config_bytes(function.config),
         driver=driver if vendor == "15B3" or driver == "nvme" else "",
     )  # fmt: skip
 
 
-def _config(text: str) -> bytes:
+def _config_bytes(text: str) -> bytes:
     try:
         return zlib.decompressobj().decompress(base64.b64decode(text, validate=True), _MAX_CONFIG)
     except (ValueError, zlib.error) as error:

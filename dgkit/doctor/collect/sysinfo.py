@@ -61,10 +61,10 @@ def read(data: bytes) -> Snapshot:
         (text for name, text in files.items() if name.endswith(".html")), key=len, default=""
     )
     parts = dict(_parts(page))
-    readings = dict(_commands(parts))
-    readings |= dict(_kernel(files))
-    readings |= dict(_devices(files))
-    readings |= dict(_settings(files))
+    readings = dict(_command_readings(parts))
+    readings |= dict(_kernel_readings(files))
+    readings |= dict(_device_readings(files))
+    readings |= dict(_setting_readings(files))
     readings |= dict(_rdma(files, parts))
     return Snapshot(source="recorded: by sysinfo-snapshot.py", readings=readings)
 
@@ -98,7 +98,7 @@ def _parts(page: str) -> Iterator[tuple[str, str]]:
         yield name, html.unescape(body.replace("&nbsp;" * 4, "\t").replace("<br/>", "\n"))
 
 
-def _commands(parts: Mapping[str, str]) -> Iterator[tuple[str, Reading]]:
+def _command_readings(parts: Mapping[str, str]) -> Iterator[tuple[str, Reading]]:
     for name, key in _COMMANDS.items():
         if name in parts:
             yield key, Reading(text=parts[name])
@@ -111,7 +111,7 @@ def _commands(parts: Mapping[str, str]) -> Iterator[tuple[str, Reading]]:
         yield "ask uname", Reading(data=dict(zip(names, words, strict=True)))
 
 
-def _kernel(files: Mapping[str, str]) -> Iterator[tuple[str, Reading]]:
+def _kernel_readings(files: Mapping[str, str]) -> Iterator[tuple[str, Reading]]:
     if "dmesg" in files:
         yield "run dmesg", Reading(text=files["dmesg"])
     for name, text in files.items():
@@ -119,7 +119,7 @@ def _kernel(files: Mapping[str, str]) -> Iterator[tuple[str, Reading]]:
             yield f"text /boot/{name}", Reading(text=text)
 
 
-def _devices(files: Mapping[str, str]) -> Iterator[tuple[str, Reading]]:
+def _device_readings(files: Mapping[str, str]) -> Iterator[tuple[str, Reading]]:
     listings = [text for name, text in files.items() if name.startswith("pcie_files/lspci")]
     found = max((pci_listing.lspci(text) for text in listings), key=len, default={})
     for path, *_, node in _PCI_PATH.findall(_file(files, "numa_node")):
@@ -132,7 +132,7 @@ def _file(files: Mapping[str, str], name: str) -> str:
     return files.get(name, files.get(f"commands_txt_output/{name}", ""))
 
 
-def _settings(files: Mapping[str, str]) -> Iterator[tuple[str, Reading]]:
+def _setting_readings(files: Mapping[str, str]) -> Iterator[tuple[str, Reading]]:
     for name, text in files.items():
         query = _QUERY.match(text) if name.startswith("firmware/") else None
         if query and query[2]:
@@ -166,7 +166,7 @@ def _rdma(files: Mapping[str, str], parts: Mapping[str, str]) -> Iterator[tuple[
         if name in nets:
             yield f"names {_CLASS}/{name}/device/net", Reading(names=tuple(sorted(nets[name])))
         if name in devices:
-            yield from _device(f"{_CLASS}/{name}", devices[name])
+            yield from _parse_device(f"{_CLASS}/{name}", devices[name])
 
 
 def _paths(text: str) -> Iterator[tuple[str, str]]:
@@ -177,7 +177,7 @@ def _paths(text: str) -> Iterator[tuple[str, str]]:
             yield rest.partition("/")[0], path
 
 
-def _device(folder: str, block: str) -> Iterator[tuple[str, Reading]]:
+def _parse_device(folder: str, block: str) -> Iterator[tuple[str, Reading]]:
     head, *ports = _PORT.split(block)
     fields = dict(_FIELD.findall(head))
     for field, file in _TEXTS.items():

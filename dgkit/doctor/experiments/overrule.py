@@ -76,7 +76,7 @@ _CAUSES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
 def overrule(diagnosis: Diagnosis, results: Sequence[Result]) -> Diagnosis:
     """Return the diagnosis with the results: on data paths, on checks, and as findings."""
     tried = [result for result in results if result.verdict is not Verdict.UNKNOWN]
-    failed = [_finding(result) for result in tried if result.verdict is Verdict.FAIL]
+    failed = [_result_finding(result) for result in tried if result.verdict is Verdict.FAIL]
     refuted = _refuted(tried)
     paths = tuple(_overruled_path(path, tried, refuted) for path in diagnosis.data_paths)
     stand = [found for found in diagnosis.findings if not _is_overruled(refuted, found)]
@@ -89,7 +89,7 @@ def overrule(diagnosis: Diagnosis, results: Sequence[Result]) -> Diagnosis:
     )
 
 
-def _finding(result: Result) -> Finding:
+def _result_finding(result: Result) -> Finding:
     name = result.experiment.name
     known = next((cause for cause in _CAUSES if cause[0] in result.said), None)
     why, remedy = known[1:] if known else ("", ("sudo dmesg | tail -n 50",))

@@ -52,10 +52,10 @@ def plan(machine: Machine, peer: str = "", keys: str = "") -> list[Experiment]:
     """
     gpus = machine.know(_gpus)
     return [
-        *(_context(at) for at in range(len(gpus))),
-        *(_copy(*pair) for pair in combinations(range(len(gpus)), 2)),
-        *_rdma(machine, gpus),
-        *(_peer(peer, keys, place) for place in ("host", "gpu") if peer),
+        *(_context_experiment(at) for at in range(len(gpus))),
+        *(_copy_experiment(*pair) for pair in combinations(range(len(gpus)), 2)),
+        *_rdma_experiments(machine, gpus),
+        *(_peer_experiment(peer, keys, place) for place in ("host", "gpu") if peer),
         *_doca(machine, gpus),
     ]
 
@@ -68,7 +68,7 @@ def _gpus(machine: Machine) -> tuple[str, ...]:
     return tuple(known.devices)
 
 
-def _context(gpu: int) -> Experiment:
+def _context_experiment(gpu: int) -> Experiment:
     return Experiment(
         name="cuda-context",
         subject=f"GPU {gpu}",
@@ -79,7 +79,7 @@ def _context(gpu: int) -> Experiment:
     )
 
 
-def _copy(a: int, b: int) -> Experiment:
+def _copy_experiment(a: int, b: int) -> Experiment:
     return Experiment(
         name="gpu-copy",
         subject=f"GPU {a} and GPU {b}",
@@ -91,16 +91,18 @@ def _copy(a: int, b: int) -> Experiment:
     )
 
 
-def _rdma(machine: Machine, gpus: tuple[str, ...]) -> Iterator[Experiment]:
+def _rdma_experiments(machine: Machine, gpus: tuple[str, ...]) -> Iterator[Experiment]:
     for device in machine.know(rdma.devices).devices:
         gpu = _nearest(machine, device.address, gpus)
         if gpu >= 0:
-            yield _register(device.name, gpu, "dmabuf", "as a dma-buf", _MAPS_DMABUF)
-            yield _register(device.name, gpu, "peermem", "by nvidia-peermem", ("peermem",))
+            yield _register_experiment(device.name, gpu, "dmabuf", "as a dma-buf", _MAPS_DMABUF)
+            yield _register_experiment(
+                device.name, gpu, "peermem", "by nvidia-peermem", ("peermem",)
+            )
         if device.active:
-            yield _loopback(device.name, -1, -1)
+            yield _loopback_experiment(device.name, -1, -1)
         if device.active and gpu >= 0:
-            yield _loopback(device.name, gpu, (gpu + 1) % len(gpus))
+            yield _loopback_experiment(device.name, gpu, (gpu + 1) % len(gpus))
 
 
 def _nearest(machine: Machine, nic: str, gpus: tuple[str, ...]) -> int:
@@ -111,7 +113,9 @@ def _nearest(machine: Machine, nic: str, gpus: tuple[str, ...]) -> int:
     return nears.index(min(nears)) if nears else -1
 
 
-def _register(device: str, gpu: int, way: str, how: str, checks: tuple[str, ...]) -> Experiment:
+def _register_experiment(
+    device: str, gpu: int, way: str, how: str, checks: tuple[str, ...]
+) -> Experiment:
     return Experiment(
         name=f"register-{way}",
         subject=f"{device} and GPU {gpu}",
@@ -123,7 +127,7 @@ def _register(device: str, gpu: int, way: str, how: str, checks: tuple[str, ...]
     )
 
 
-def _loopback(device: str, source: int, target: int) -> Experiment:
+def _loopback_experiment(device: str, source: int, target: int) -> Experiment:
     ends = [f"GPU {gpu}" if gpu >= 0 else "host memory" for gpu in (source, target)]
     places = [str(gpu) if gpu >= 0 else "host" for gpu in (source, target)]
     between = " to ".join(ends)
@@ -137,7 +141,7 @@ def _loopback(device: str, source: int, target: int) -> Experiment:
     )
 
 
-def _peer(address: str, keys: str, place: str) -> Experiment:
+def _peer_experiment(address: str, keys: str, place: str) -> Experiment:
     what = f"{'GPU' if place == 'gpu' else 'host'} memory of the session with the agent"
     return Experiment(
         name="rdma-peer",

@@ -120,7 +120,7 @@ def _pattern(size: int, seed: int) -> bytes:
     return random.Random(seed).randbytes(size)
 
 
-def _compare(found: bytes, wanted: bytes, what: str) -> None:
+def _require_equal(found: bytes, wanted: bytes, what: str) -> None:
     if found == wanted:
         return
     wrong = [at for at, (a, b) in enumerate(zip(found, wanted, strict=True)) if a != b]
@@ -134,7 +134,7 @@ def cuda_context(gpu: str) -> str:
     """Make a context on a GPU, and write and read back 64 KiB of its memory."""
     memory, data = GpuBytes(Cuda(), int(gpu), _MOVED), _pattern(_MOVED, 1)
     memory.write(data)
-    _compare(memory.read(), data, "the copy to the GPU and back")
+    _require_equal(memory.read(), data, "the copy to the GPU and back")
     return "made; the data came back right"
 
 
@@ -165,7 +165,7 @@ def _copy(cuda: Cuda, source: GpuBytes, target: GpuBytes, seed: int) -> bool:
     else:
         cuda.call("cuMemcpyPeerAsync", to, target.context, from_, source.context, size, None)
     cuda.call("cuCtxSynchronize")
-    _compare(target.read(), data, f"the copy from GPU {source.number} to GPU {target.number}")
+    _require_equal(target.read(), data, f"the copy from GPU {source.number} to GPU {target.number}")
     return bool(can.value)
 
 
@@ -177,7 +177,7 @@ def register_dmabuf(device: str, gpu: str) -> str:
     flags = ctypes.c_uint64(0)
     asked = (ctypes.byref(fd), address, size, _DMA_BUF_FD, flags)
     cuda.call("cuMemGetHandleForAddressRange", *asked)
-    with _domain(device) as (verbs, domain):
+    with _protection_domain(device) as (verbs, domain):
         u64 = ctypes.c_uint64
         types = (ctypes.c_void_p, u64, ctypes.c_size_t, u64, ctypes.c_int, ctypes.c_int)
         arguments = (domain, 0, _COPIED, memory.address, fd.value, _ACCESS)
@@ -188,14 +188,14 @@ def register_dmabuf(device: str, gpu: str) -> str:
 def register_peermem(device: str, gpu: str) -> str:
     """Register 1 MiB of GPU memory with an RDMA device, by its address."""
     memory = GpuBytes(Cuda(), int(gpu), _COPIED)
-    with _domain(device) as (verbs, domain):
+    with _protection_domain(device) as (verbs, domain):
         types = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
         _register(verbs, "ibv_reg_mr", types, (domain, memory.address, _COPIED, _ACCESS))
     return "registered"
 
 
 @contextlib.contextmanager
-def _domain(device: str) -> Iterator[tuple[Any, int]]:
+def _protection_domain(device: str) -> Iterator[tuple[Any, int]]:
     verbs, why = load_library("libibverbs.so.1")
     if verbs is None:
         raise ExperimentNotRun(why)
@@ -244,7 +244,7 @@ def rdma_peer(address: str, keys: str, place: str, provider: str) -> str:
     with _judged(), connect(address, keys=keys or None, provider=provider, timeout=10) as session:
         region = session.empty(_MOVED, on=place)
         how = session.write(region, data)
-        _compare(session.read(region, _MOVED), data, "the transfer")
+        _require_equal(session.read(region, _MOVED), data, "the transfer")
         region.close()
     return f"the data are right both ways, by {how.provider}"
 
@@ -268,7 +268,7 @@ def _through(provider: str, rdma: str | None, places: tuple[str, str], size: int
             from_, to = (first, second) if seed == 1 else (second, first)
             from_.write(_pattern(size, seed))
             move(local, remote, size=size).wait(timeout=5)
-            _compare(to.read(), _pattern(size, seed), "the transfer")
+            _require_equal(to.read(), _pattern(size, seed), "the transfer")
     return f"the data are right both ways{f' ({how})' if how else ''}"
 
 

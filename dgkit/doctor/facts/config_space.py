@@ -136,12 +136,12 @@ def resizable_bars(raw: bytes) -> tuple[Bar, ...]:
     for number, offset in extended(raw):
         if number == _RESIZABLE:
             count = min(_at(raw, offset + 8, 4) >> 5 & 0x7, 6)
-            bars = (_bar(raw, offset + 4 + 8 * index) for index in range(count))
+            bars = (_read_bar(raw, offset + 4 + 8 * index) for index in range(count))
             return tuple(bar for bar in bars if bar is not None)
     return ()
 
 
-def _bar(raw: bytes, offset: int) -> Bar | None:
+def _read_bar(raw: bytes, offset: int) -> Bar | None:
     if offset + 8 > len(raw):
         return None
     can, control = _at(raw, offset, 4), _at(raw, offset + 4, 4)

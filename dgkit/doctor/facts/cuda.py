@@ -87,7 +87,7 @@ def cuda(machine: Machine) -> Cuda:
             by="CUDA",
             code=code if isinstance(code, int) else None,
             error=str(init.get("name") or ""),
-            devices=_devices(data.get("devices")),
+            devices=_attributes_by_device(data.get("devices")),
         )
     why = answer.why or str(data.get("why") or "the CUDA probe gave no answer")
     return Cuda(
@@ -99,7 +99,7 @@ def cuda(machine: Machine) -> Cuda:
     )
 
 
-def _devices(answer: Any) -> dict[str, dict[str, int]]:
+def _attributes_by_device(answer: Any) -> dict[str, dict[str, int]]:
     devices = {}
     for entry in answer if isinstance(answer, list) else []:
         if isinstance(entry, dict) and isinstance(entry.get("attributes"), dict):

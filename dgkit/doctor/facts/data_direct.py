@@ -44,12 +44,12 @@ def functions(machine: Machine) -> tuple[PciDevice, ...]:
 def placements(machine: Machine) -> tuple[Placement, ...] | None:
     """Return the placement of each function; None if rdma_topo cannot place one of them."""
     tree = machine.know(pci.tree)
-    found = [_placement(tree, function) for function in functions(machine)]
+    found = [_find_placement(tree, function) for function in functions(machine)]
     known = tuple(placement for placement in found if placement is not None)
     return known if len(known) == len(found) else None
 
 
-def _placement(tree: PciTree, function: PciDevice) -> Placement | None:
+def _find_placement(tree: PciTree, function: PciDevice) -> Placement | None:
     if len(function.path) != 5:
         return None
     root, switch, port = function.path[1:4]

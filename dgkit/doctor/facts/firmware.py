@@ -63,10 +63,10 @@ def adapters(machine: Machine) -> tuple[Adapter, ...]:
         model = pci_ids.name(nic.vendor, nic.device)
         if nic.vendor == pci_ids.MELLANOX and not model.endswith("VF"):
             cards.setdefault(nic.address.rpartition(".")[0], []).append(nic)
-    return tuple(_adapter(machine, functions) for functions in cards.values())
+    return tuple(_read_adapter(machine, functions) for functions in cards.values())
 
 
-def _adapter(machine: Machine, functions: list[pci.PciDevice]) -> Adapter:
+def _read_adapter(machine: Machine, functions: list[pci.PciDevice]) -> Adapter:
     first, addresses = functions[0], tuple(function.address for function in functions)
     firmware, board, source = _firmware(machine, addresses)
     model = pci_ids.name(first.vendor, first.device)

@@ -71,7 +71,8 @@ def gpus(machine: Machine) -> tuple[Gpu, ...]:
     listed = {gpu.address: (index, gpu) for index, gpu in enumerate(machine.know(smi).gpus)}
     addresses = {gpu.address for gpu in machine.know(pci.tree).gpus} | set(listed)
     return tuple(
-        _gpu(machine, address, *listed.get(address, (None, None))) for address in sorted(addresses)
+        _read_gpu(machine, address, *listed.get(address, (None, None)))
+        for address in sorted(addresses)
     )
 
 
@@ -84,7 +85,7 @@ def usable(machine: Machine) -> tuple[Gpu, ...]:
     return tuple(gpu for gpu in found if gpu.index is not None) or found
 
 
-def _gpu(machine: Machine, address: str, index: int | None, listed: SmiGpu | None) -> Gpu:
+def _read_gpu(machine: Machine, address: str, index: int | None, listed: SmiGpu | None) -> Gpu:
     driver = nvidia_proc.information(machine, address)
     fields = listed or SmiGpu(address, {})
     total = fields.size("BAR1 Memory Usage/Total")

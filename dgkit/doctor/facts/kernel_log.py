@@ -134,14 +134,14 @@ def log(machine: Machine) -> Log:
 def parse(text: str) -> Iterator[Line]:
     """Yield the lines of known drivers."""
     lines = newest_start(text)
-    recovered = {at for line in lines if "recovery succe" in line for at in _addresses(line)}
+    recovered = {at for line in lines if "recovery succe" in line for at in _pci_addresses(line)}
     assigned = {(at, m[1]) for line in lines if (m := _ASSIGNED.search(line))
-                for at in _addresses(line)}  # fmt: skip
+                for at in _pci_addresses(line)}  # fmt: skip
     for line in lines:
         known = next((row for row in _DRIVERS if row[0].match(line)), None)
         if known is None:
             continue
-        address = next(_addresses(line), "")
+        address = next(_pci_addresses(line), "")
         bar = _BAR.search(line)
         lower = _NO_ERROR.sub("", line.lower())
         well = (
@@ -154,7 +154,7 @@ def parse(text: str) -> Iterator[Line]:
         yield Line(line, known[1], known[2], address, error)
 
 
-def _addresses(line: str) -> Iterator[str]:
+def _pci_addresses(line: str) -> Iterator[str]:
     for found in _NAMED_DEVICE.finditer(line):
         *domain, bus, device = found[1].lower().split(":")
         head = f"{int(domain[0], 16) if domain else 0:04x}:{bus}:{device}"

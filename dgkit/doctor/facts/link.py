@@ -101,10 +101,10 @@ def links(machine: Machine, addresses: Collection[str]) -> dict[str, PcieLink]:
     machine.read.together(
         [f"text {DEVICES}/{address}/{file}" for address in addresses for file in _FILES]
     )
-    return {address: _link(machine, address) for address in addresses}
+    return {address: _read_link(machine, address) for address in addresses}
 
 
-def _link(machine: Machine, address: str) -> PcieLink:
+def _read_link(machine: Machine, address: str) -> PcieLink:
     speed, lanes, max_speed, max_lanes = (
         machine.read.text(f"{DEVICES}/{address}/{file}").text for file in _FILES
     )

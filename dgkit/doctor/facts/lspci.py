@@ -76,10 +76,10 @@ def name(machine: Machine, device: PciDevice) -> str:
 
 def details(text: str) -> dict[str, Details]:
     """Parse `lspci -D -vvv`: details by address."""
-    return {at: _details(name, lines) for at, (name, lines) in _blocks(text).items()}
+    return {at: _parse_details(name, lines) for at, (name, lines) in _blocks(text).items()}
 
 
-def _details(name: str, lines: list[str]) -> Details:
+def _parse_details(name: str, lines: list[str]) -> Details:
     supported = enabled = None
     links: dict[str, tuple[int, int]] = {}
     regions: dict[int, int] = {}

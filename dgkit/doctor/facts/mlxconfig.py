@@ -80,11 +80,11 @@ def number(value: str) -> int | None:
 def parse(text: str) -> tuple[Config, ...]:
     """Parse the devices in an output, even if the header and the line breaks are missing."""
     parts = re.split(r"^[ \t]*Device #\d+:.*$", text, flags=re.MULTILINE)
-    configs = (_device(part) for part in parts)
+    configs = (_parse_device(part) for part in parts)
     return tuple(config for config in configs if config.settings or config.type)
 
 
-def _device(text: str) -> Config:
+def _parse_device(text: str) -> Config:
     head = _HEAD.search(text)
     body = text[head.end() :] if head else text
     end = _END.search(body)
@@ -157,14 +157,14 @@ def query(machine: Machine, address: str, names: Collection[str]) -> Config:
         return Config(device=address, fault="absent", why=why)
     if not reading.ok:
         return Config(device=address, fault=reading.fault, why=reading.why, tool=tool)
-    return _refused(machine, address, tool, reading)
+    return _refused_config(machine, address, tool, reading)
 
 
 def _first(reading: Reading) -> Config | None:
     return next((config for config in parse(reading.text) if config.settings), None)
 
 
-def _refused(machine: Machine, address: str, tool: str, reading: Reading) -> Config:
+def _refused_config(machine: Machine, address: str, tool: str, reading: Reading) -> Config:
     error = re.search(r"-E-\s*(.*)", reading.text + "\n" + reading.said)
     message = error[1].strip() if error else (reading.said or reading.text).strip()[:200]
     if machine.read.ask("euid").data not in (0, None):

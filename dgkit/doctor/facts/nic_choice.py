@@ -129,13 +129,13 @@ def nics(machine: Machine) -> tuple[Nic, ...]:
     ]
     found = links(machine, [device.address for device in known])
     return tuple(
-        _nic(machine, device, port, found[device.address])
+        _read_nic(machine, device, port, found[device.address])
         for device in known
         for port in device.ports
     )
 
 
-def _nic(machine: Machine, device: RdmaDevice, port: RdmaPort, link: PcieLink) -> Nic:
+def _read_nic(machine: Machine, device: RdmaDevice, port: RdmaPort, link: PcieLink) -> Nic:
     rate = re.match(r"\s*(\d{1,4}(?:\.\d)?) Gb/sec", port.rate)
     ethernet = port.link_layer == "Ethernet" and port.state == "ACTIVE"
     return Nic(
@@ -182,10 +182,10 @@ def choices(machine: Machine) -> tuple[Choice, ...]:
     between = _between_sockets(machine)
     found = links(machine, [gpu.address for gpu in usable])
     reaches = {
-        gpu.address: [_reach(tree, found[gpu.address], nic, between) for nic in ports]
+        gpu.address: [_reach_of(tree, found[gpu.address], nic, between) for nic in ports]
         for gpu in usable
     }
-    return tuple(_choice(gpu.label, found[gpu.address], reaches[gpu.address]) for gpu in usable)
+    return tuple(_choose_nic(gpu.label, found[gpu.address], reaches[gpu.address]) for gpu in usable)
 
 
 def _between_sockets(machine: Machine) -> float:
@@ -197,14 +197,14 @@ def _between_sockets(machine: Machine) -> float:
     return _SOCKETS.get(vendor[1] if vendor else "", 6.0)
 
 
-def _reach(tree: pci.PciTree, gpu: PcieLink, nic: Nic, between: float) -> _Reach:
+def _reach_of(tree: pci.PciTree, gpu: PcieLink, nic: Nic, between: float) -> _Reach:
     way = path(tree, gpu.address, nic.address)
     limits = [gpu.max_rate, nic.link.max_rate, nic.gbits / 8]
     limits += [between] if way.near is Near.SYS else []
     return _Reach(nic, way, min(limits) if all(limits) else 0.0)
 
 
-def _choice(label: str, link: PcieLink, reaches: Sequence[_Reach]) -> Choice:
+def _choose_nic(label: str, link: PcieLink, reaches: Sequence[_Reach]) -> Choice:
     up = [reach for reach in reaches if reach.nic.up]
     best = min(
         up, key=lambda reach: (reach.path.near, len(reach.path.switches), -reach.rate), default=None
@@ -223,7 +223,7 @@ def _choice(label: str, link: PcieLink, reaches: Sequence[_Reach]) -> Choice:
         down=_names(nearer),
         nccl=_names(nccl),
         ucx=_names(ucx),
-        why="" if best is None else _why(best, nccl),
+        why="" if best is None else _explain_choice(best, nccl),
     )
 
 
@@ -243,7 +243,7 @@ def _nccl(up: Sequence[_Reach]) -> list[_Reach]:
     return [reach for reach in wide if _nccl_class(reach.path.near) == nearest]
 
 
-def _why(best: _Reach, nccl: Sequence[_Reach]) -> str:
+def _explain_choice(best: _Reach, nccl: Sequence[_Reach]) -> str:
     if best in nccl and len(nccl) == 1:
         return ""
     if best in nccl:

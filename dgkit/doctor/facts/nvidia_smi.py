@@ -121,13 +121,13 @@ def read_smi(text: str) -> Smi:
             fields.setdefault(names, match[3] or "")
         elif line.strip() and len(path) < _MAX_DEPTH:
             path.append((indent, line.strip()))
-    trouble, why = _trouble(text) if not gpus else ("", "")
+    trouble, why = _find_trouble(text) if not gpus else ("", "")
     return Smi(
         top.get("Driver Version", ""), top.get("CUDA Version", ""), tuple(gpus), trouble, why
     )
 
 
-def _trouble(text: str) -> tuple[str, str]:
+def _find_trouble(text: str) -> tuple[str, str]:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     for trouble, words in _TROUBLES:
         for line in lines:
@@ -145,6 +145,6 @@ def smi(machine: Machine) -> Smi:
         return Smi(trouble=ran.fault if ran.fault == "late" else "other", why=ran.why)
     found = read_smi(ran.text)
     if not found.gpus:
-        trouble, why = _trouble(f"{ran.text}\n{ran.said}")
+        trouble, why = _find_trouble(f"{ran.text}\n{ran.said}")
         found = msgspec.structs.replace(found, trouble=trouble, why=why)
     return found

@@ -59,7 +59,7 @@ def pairs(machine: Machine, goal: Goal) -> tuple[Pair, ...]:
     return machine.know(_PAIRS[goal])
 
 
-def _pairs(machine: Machine, goal: Goal) -> tuple[Pair, ...]:
+def _find_pairs(machine: Machine, goal: Goal) -> tuple[Pair, ...]:
     tree, candidates = machine.know(pci.tree), peers(machine, goal)
     if not candidates or goal is Goal.HOST_DMA:
         return ()
@@ -76,7 +76,7 @@ def _pairs(machine: Machine, goal: Goal) -> tuple[Pair, ...]:
     return tuple(chosen)
 
 
-_PAIRS = {goal: partial(_pairs, goal=goal) for goal in Goal}
+_PAIRS = {goal: partial(_find_pairs, goal=goal) for goal in Goal}
 
 
 def _pair(tree: PciTree, gpu: PciDevice, peer: PciDevice) -> Pair:

@@ -208,7 +208,7 @@ def tree(machine: Machine) -> PciTree:
     keys = [f"text {DEVICES}/{name}/{file}" for name in names for file in ("uevent", "numa_node")]
     keys += [f"link {DEVICES}/{name}" for name in names]
     machine.read.together(["text /sys/devices/system/node/online", *keys])
-    found = (_device(machine, name) for name in names)
+    found = (_read_device(machine, name) for name in names)
     devices = {device.address: device for device in found if device is not None}
     return PciTree(
         _with_details(machine, devices),
@@ -217,7 +217,7 @@ def tree(machine: Machine) -> PciTree:
     )
 
 
-def _device(machine: Machine, name: str) -> PciDevice | None:
+def _read_device(machine: Machine, name: str) -> PciDevice | None:
     folder = f"{DEVICES}/{name}"
     link, numa = machine.read.link(folder), machine.read.text(f"{folder}/numa_node")
     fields = _uevent(machine.read.text(f"{folder}/uevent").text)

@@ -183,13 +183,13 @@ def devices(machine: Machine) -> RdmaDevices:
             for file in _PORT_FILES
         ]
     )
-    return RdmaDevices(tuple(_device(machine, name, ports[name]) for name in names))
+    return RdmaDevices(tuple(_read_device(machine, name, ports[name]) for name in names))
 
 
 _NETS = "device/net"
 
 
-def _device(machine: Machine, name: str, ports: tuple[str, ...]) -> RdmaDevice:
+def _read_device(machine: Machine, name: str, ports: tuple[str, ...]) -> RdmaDevice:
     folder = f"{_CLASS}/{name}"
     firmware, board, model, parent = (_line(machine, f"{folder}/{file}") for file in _FILES)
     device = machine.read.link(f"{folder}/device")
@@ -206,12 +206,12 @@ def _device(machine: Machine, name: str, ports: tuple[str, ...]) -> RdmaDevice:
         parent=parent,
         nets=machine.read.names(f"{folder}/{_NETS}").names,
         ports=tuple(
-            _port(machine, folder, port) for port in ports if re.fullmatch("[0-9]{1,9}", port)
+            _read_port(machine, folder, port) for port in ports if re.fullmatch("[0-9]{1,9}", port)
         ),
     )
 
 
-def _port(machine: Machine, folder: str, port: str) -> RdmaPort:
+def _read_port(machine: Machine, folder: str, port: str) -> RdmaPort:
     layer, state, physical, rate = (
         _line(machine, f"{folder}/ports/{port}/{file}") for file in _PORT_FILES
     )

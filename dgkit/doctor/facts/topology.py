@@ -189,10 +189,10 @@ def _chain(tree: PciTree, address: str) -> Iterator[Node]:
     label = f"CPU, NUMA node {numa}" if numa >= 0 else "CPU, NUMA node unknown"
     yield Node(parent, "socket", label, numa, "")
     for part in (*tree.above(address), address):
-        kind = _kind(tree, part)
+        kind = _kind_of(tree, part)
         if kind is None:  # a downstream port, part of the switch's node
             continue
-        yield Node(part, kind, _label(tree, part, kind), numa, parent)
+        yield Node(part, kind, _label_of(tree, part, kind), numa, parent)
         parent = part
 
 
@@ -204,7 +204,7 @@ def _socket(tree: PciTree, address: str) -> int:
     return next(nodes, tree.nodes[0] if len(tree.nodes) == 1 else -1)
 
 
-def _kind(tree: PciTree, part: str) -> str | None:
+def _kind_of(tree: PciTree, part: str) -> str | None:
     if is_host_bridge(part):
         return "host bridge"
     device = tree.devices.get(part)
@@ -214,7 +214,7 @@ def _kind(tree: PciTree, part: str) -> str | None:
     return kinds.get(tree.port(part), "other")
 
 
-def _label(tree: PciTree, part: str, kind: str) -> str:
+def _label_of(tree: PciTree, part: str, kind: str) -> str:
     if kind in ("host bridge", "root port", "switch"):
         return f"{kind} {part.removeprefix('pci')}"
     device = tree.devices.get(part)

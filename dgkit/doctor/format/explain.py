@@ -52,7 +52,7 @@ def explain(diagnosis: Diagnosis, names: Collection[str] = (), *, width: int = W
             lines += _row("asks", asks.get(finding.check, ""), width)
             lines += _trace_lines(diagnosis.traces.get(place, Trace()), width)
         explained.add(place)
-        lines += [*_result(finding, width), *_effect(diagnosis, finding, width), ()]
+        lines += [*_result_lines(finding, width), *_effect(diagnosis, finding, width), ()]
     return [*lines, *_verdict(diagnosis, width)]
 
 
@@ -71,7 +71,7 @@ def _trace_lines(trace: Trace, width: int) -> Iterator[Line]:
         yield from _row("", f"and {len(read) - _MAX_KEYS} more", width)
     facts = [(name, value) for name, value in trace.facts.items() if value not in (None, "", ())]
     for at, (name, value) in enumerate(facts[:_MAX_FACTS]):
-        text = _short(f"{name} = {_value(value)}", width)
+        text = _short(f"{name} = {_value_text(value)}", width)
         yield from _row("facts" if not at else "", text, width)
     if len(facts) > _MAX_FACTS:
         yield from _row("", f"and {len(facts) - _MAX_FACTS} more", width)
@@ -99,7 +99,7 @@ def _content(reading: Reading) -> str:
     return f"{code}{lines[0] if lines else 'empty'}{more}"
 
 
-def _value(value: object) -> str:
+def _value_text(value: object) -> str:
     if isinstance(value, Exception):
         return f"failed: {value!r}"
     if isinstance(value, (str, int, bool)):
@@ -107,7 +107,7 @@ def _value(value: object) -> str:
     return repr(value)
 
 
-def _result(finding: Finding, width: int) -> Iterator[Line]:
+def _result_lines(finding: Finding, width: int) -> Iterator[Line]:
     yield from _row("found", f"{finding.found}{needed_text(finding)}", width)
     since = f"{finding.verdict}: {finding.why}" if finding.why else str(finding.verdict)
     yield from _row("so", since, width)
@@ -137,18 +137,18 @@ def _verdict(diagnosis: Diagnosis, width: int) -> Iterator[Line]:
     yield (Span(word, word), Span(f"  {diagnosis.goal}, exit code {diagnosis.exit_code}"))
     serving = [path for path in diagnosis.data_paths if path.serves]
     for at, path in enumerate(serving):
-        yield from _row("paths" if not at else "", f"{path.title}: {_path(path)}", width)
-    yield from _row("rule", _rule(diagnosis, serving), width)
+        yield from _row("paths" if not at else "", f"{path.title}: {_path_text(path)}", width)
+    yield from _row("rule", _rule_text(diagnosis, serving), width)
 
 
-def _path(path: DataPath) -> str:
+def _path_text(path: DataPath) -> str:
     by = f" by {', '.join(path.blocked_by)}" if path.blocked_by else ""
     root = f"; first: {', '.join(path.causes)}" if path.causes != path.blocked_by else ""
     warned = f": {', '.join(path.warned_by)}" if path.warned_by else ""
     return f"{path.word}{by}{root}{warned}"
 
 
-def _rule(diagnosis: Diagnosis, serving: list[DataPath]) -> str:
+def _rule_text(diagnosis: Diagnosis, serving: list[DataPath]) -> str:
     verdict, works = diagnosis.verdict, any(path.works for path in serving)
     if verdict is Verdict.FAIL and serving and not works:
         return "No data path to the goal works: 1."

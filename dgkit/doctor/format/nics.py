@@ -95,7 +95,7 @@ class NicMap(msgspec.Struct, frozen=True):
         return {
             "machine": self.machine,
             "answer": self.answer,
-            "gpus": [_plain(choice) for choice in self.choices],
+            "gpus": [_choice_json(choice) for choice in self.choices],
             "groups": [msgspec.structs.asdict(g) | {"devices": [msgspec.structs.asdict(d)
                        for d in g.devices]} for g in self.groups],
         }  # fmt: skip
@@ -107,7 +107,7 @@ class NicMap(msgspec.Struct, frozen=True):
         from ...html_cards import card, table
 
         body = table(
-            "Which NIC for which GPU", _HEADER, [_cells(choice) for choice in self.choices]
+            "Which NIC for which GPU", _HEADER, [_choice_cells(choice) for choice in self.choices]
         )
         rows = [(group.bridge, _devices(group)) for group in self.groups]
         return card(f"{self.machine}: {self.answer}", rows, body=body)
@@ -162,7 +162,7 @@ def _without_domain(text: str) -> str:
     return text.replace("pci0000:", "pci ").replace("0000:", "")
 
 
-def _plain(choice: Choice) -> dict[str, object]:
+def _choice_json(choice: Choice) -> dict[str, object]:
     nic = choice.nic
     return {
         "gpu": choice.gpu,
@@ -179,7 +179,7 @@ def _plain(choice: Choice) -> dict[str, object]:
     }
 
 
-def _cells(choice: Choice) -> tuple[str, ...]:
+def _choice_cells(choice: Choice) -> tuple[str, ...]:
     nic, path = choice.nic, choice.path
     if nic is None or path is None:
         return (_name(choice), "none", "", "", "", "", "", "")
@@ -210,7 +210,7 @@ def _short(names: Sequence[str]) -> str:
 
 def table_rows(found: NicMap) -> list[tuple[str, ...]]:
     """Return the header and a row for each GPU."""
-    return [_HEADER, *(_cells(choice) for choice in found.choices)]
+    return [_HEADER, *(_choice_cells(choice) for choice in found.choices)]
 
 
 def lines(found: NicMap) -> list[str]:
@@ -223,9 +223,9 @@ def lines(found: NicMap) -> list[str]:
     if not found.choices:
         table = ["No GPU was found."]
     tail = ["", *textwrap.wrap(found.answer, WIDTH)]
-    notes = list(dict.fromkeys(_notes(found.choices)))
+    notes = list(dict.fromkeys(_note_lines(found.choices)))
     room = _MAX_LINES - len(table) - len(tail) - 1
-    drawn = _text(found.groups)
+    drawn = _group_lines(found.groups)
     notes = notes[: max(1, room - len(drawn))] if notes else []
     room -= len(notes)
     if len(drawn) > room:
@@ -233,7 +233,7 @@ def lines(found: NicMap) -> list[str]:
     return [*table, *notes, "", *drawn, *tail]
 
 
-def _notes(choices: Iterable[Choice]) -> Iterator[str]:
+def _note_lines(choices: Iterable[Choice]) -> Iterator[str]:
     for choice in choices:
         if choice.down:
             yield f"{choice.gpu}: nearer, but down: {', '.join(choice.down)}."
@@ -243,7 +243,7 @@ def _notes(choices: Iterable[Choice]) -> Iterator[str]:
             yield choice.why
 
 
-def _text(groups: Sequence[Group]) -> list[str]:
+def _group_lines(groups: Sequence[Group]) -> list[str]:
     drawn: list[str] = []
     for socket in dict.fromkeys(group.socket for group in groups):
         drawn.append(socket)

@@ -67,14 +67,14 @@ def html(diagnosis: Diagnosis) -> str:
         body += _collapsed(title, _table(group_findings(quiet)))
     return html_cards.card(
         f"dgkit doctor: {diagnosis.goal}",
-        list(_rows(diagnosis)),
+        list(_head_rows(diagnosis)),
         badge=_badge(diagnosis.verdict),
         body=Html(body),
         note="synthetic machine" if _is_synthetic(diagnosis) else "",
     )
 
 
-def _rows(diagnosis: Diagnosis) -> Iterator[tuple[str, object]]:
+def _head_rows(diagnosis: Diagnosis) -> Iterator[tuple[str, object]]:
     if diagnosis.data_paths:
         yield "Summary", one_line(headline(diagnosis))
     yield "Goal", diagnosis.goal.text
@@ -107,10 +107,10 @@ def _data_paths(diagnosis: Diagnosis) -> str:
 
 
 def _groups(findings: Iterable[Finding]) -> str:
-    return "".join(_group(group) for group in group_findings(findings))
+    return "".join(_group_html(group) for group in group_findings(findings))
 
 
-def _group(group: FindingGroup) -> str:
+def _group_html(group: FindingGroup) -> str:
     finding = group.finding
     about = f", {group.about}" if group.about else ""
     side = f"{finding.side} " if finding.side == "dpu" else ""
@@ -122,7 +122,7 @@ def _group(group: FindingGroup) -> str:
     badge = _badge(finding.verdict)
     return (
         f'<div style="{_BLOCK}"><div>{badge} <strong>{found}</strong> {name}</div>'
-        f"{details}{_commands(finding)}{_sources(finding.sources)}</div>"
+        f"{details}{_commands(finding)}{_sources_html(finding.sources)}</div>"
     )
 
 
@@ -131,14 +131,14 @@ def _commands(finding: Finding) -> str:
     return f'<pre style="margin:4px 0px;white-space:pre-wrap">{lines}</pre>' if lines else ""
 
 
-def _sources(sources: Iterable[Source]) -> str:
+def _sources_html(sources: Iterable[Source]) -> str:
     return "".join(
-        f'<div style="font-size:11px;opacity:0.75">Source: {_link(source)}</div>'
+        f'<div style="font-size:11px;opacity:0.75">Source: {_source_link(source)}</div>'
         for source in sources
     )
 
 
-def _link(source: Source) -> str:
+def _source_link(source: Source) -> str:
     label = _escaped(str(source))
     if not source.url.startswith("https://"):
         return label
@@ -149,10 +149,10 @@ def _link(source: Source) -> str:
 
 def _table(groups: Iterable[FindingGroup]) -> str:
     header = ("verdict", "check", "found")
-    return html_cards.table("", header, [_row(group) for group in groups])
+    return html_cards.table("", header, [_group_row(group) for group in groups])
 
 
-def _row(group: FindingGroup) -> tuple[str, str, str]:
+def _group_row(group: FindingGroup) -> tuple[str, str, str]:
     finding = group.finding
     more = needed_text(finding) if finding.verdict is Verdict.NOT_APPLICABLE else ""
     found = one_line(f"{group.about} {finding.found}{more}".strip())

@@ -24,14 +24,14 @@ _PROGRAM = "The machine is fine as far as this text goes: what is left is the pr
 
 def symptom_page(found: Explanations, *, width: int = WIDTH) -> list[Line]:
     """Return the lines: each text, its causes on this machine, and the kernel's own words."""
-    lines = [line for one in found.texts for line in (*_text(one, width), ())]
+    lines = [line for one in found.texts for line in (*_text_lines(one, width), ())]
     if not found.texts:
         lines += [*paragraph(_UNKNOWN, width, ""), ()]
-    foot = list(_kernel(found.kernel, found.unread, width))
+    foot = list(_kernel_lines(found.kernel, found.unread, width))
     return [*shortened(lines, LINES - len(foot)), *foot]
 
 
-def _text(explained: Explanation, width: int) -> Iterator[Line]:
+def _text_lines(explained: Explanation, width: int) -> Iterator[Line]:
     symptom = explained.match.symptom
     yield (Span(f"{symptom.program}: "), Span(_short(explained.match.line, width - 12), "strong"))
     yield from paragraph(symptom.means, width, "  ")
@@ -45,13 +45,13 @@ def _text(explained: Explanation, width: int) -> Iterator[Line]:
         yield from paragraph(_PROGRAM, width, "  ", "ok")
     for cause in explained.causes:
         if cause.state != EXCLUDED:
-            yield from _ranked(cause, width)
+            yield from _cause_rank_lines(cause, width)
     if excluded:
         texts = " ".join(one.cause.text for one in excluded)
         yield from paragraph(f"Excluded here: {texts}", width, "  ", "faint")
 
 
-def _ranked(cause: RankedCause, width: int) -> Iterator[Line]:
+def _cause_rank_lines(cause: RankedCause, width: int) -> Iterator[Line]:
     first, *rest = wrapped(cause.cause.text, width - 12)
     yield (Span(f"  {cause.state:<10}", _STYLES.get(cause.state, "unknown")), Span(first))
     yield from ((Span(" " * 12 + line),) for line in rest)
@@ -63,7 +63,7 @@ def _ranked(cause: RankedCause, width: int) -> Iterator[Line]:
         yield command_line(command, " " * 12)
 
 
-def _kernel(kernel: Sequence[Match], unread: str, width: int) -> Iterator[Line]:
+def _kernel_lines(kernel: Sequence[Match], unread: str, width: int) -> Iterator[Line]:
     if unread:
         yield from paragraph(f"{unread} As root: {DMESG}", width, "", "faint")
     for match in kernel[:3]:
@@ -79,11 +79,11 @@ def _short(line: str, width: int) -> str:
 def needs_page(found: Answer, *, width: int = WIDTH) -> list[Line]:
     """Return the lines: the answer, then the settings or the cause."""
     lines = [*paragraph(found.sentence, width, "", "ok" if found.fine else "fail"), ()]
-    part = [*_settings(found, width)] if found.fine else [*_cause(found, width)]
+    part = [*_setting_lines(found, width)] if found.fine else [*_cause_lines(found, width)]
     return [*lines, *shortened(part, LINES - len(lines))]
 
 
-def _settings(found: Answer, width: int) -> Iterator[Line]:
+def _setting_lines(found: Answer, width: int) -> Iterator[Line]:
     before = ""
     for setting in found.settings:
         yield (Span("  "), Span(one_line(setting.command), "command"))
@@ -93,7 +93,7 @@ def _settings(found: Answer, width: int) -> Iterator[Line]:
         before = about
 
 
-def _cause(found: Answer, width: int) -> Iterator[Line]:
+def _cause_lines(found: Answer, width: int) -> Iterator[Line]:
     cause = found.cause
     if cause is not None:
         about = f", {cause.subject}" if cause.subject else ""
@@ -107,10 +107,10 @@ def _cause(found: Answer, width: int) -> Iterator[Line]:
 
 def comparison_page(found: Comparison, *, width: int = WIDTH) -> list[Line]:
     """Return the lines: verdicts, data paths, what decides the goal, what else differs."""
-    lines = [*_head(found, width)]
+    lines = [*_head_lines(found, width)]
     deciding = [one for one in found.differences if one.is_relevant]
     others = [one for one in found.differences if not one.is_relevant]
-    foot = [(), *_foot(found, width)]
+    foot = [(), *_foot_lines(found, width)]
     room = LINES - len(lines) - len(foot)
     titles = ("Different verdicts, those that the goal depends on first", "Other differences")
     for title, group in zip(titles, (deciding, others), strict=True):
@@ -122,7 +122,7 @@ def comparison_page(found: Comparison, *, width: int = WIDTH) -> list[Line]:
     return [*lines, *foot]
 
 
-def _head(found: Comparison, width: int) -> Iterator[Line]:
+def _head_lines(found: Comparison, width: int) -> Iterator[Line]:
     goal = str(found.first.goal)
     yield (Span(f"{goal}: ", "strong"), Span(found.first.goal.text))
     for letter, one in (("A", found.first), ("B", found.second)):
@@ -172,7 +172,7 @@ def _side(findings: Sequence[Finding], width: int) -> Iterator[Span]:
     yield Span(one_line(f"{worst.found}{about}{more}")[: width - 8])
 
 
-def _foot(found: Comparison, width: int) -> Iterator[Line]:
+def _foot_lines(found: Comparison, width: int) -> Iterator[Line]:
     text = f"{found.same} checks agree."
     if found.readings:
         text += f" {len(found.readings)} readings differ; --json names them."

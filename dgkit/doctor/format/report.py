@@ -55,9 +55,9 @@ _GROUPS = {
 
 def report(diagnosis: Diagnosis) -> str:
     """Return the report of a diagnosis of recordings, whose readings contain pseudonyms."""
-    lines = [*_head(diagnosis), *_machine(diagnosis)]
+    lines = [*_head_lines(diagnosis), *_machine_lines(diagnosis)]
     last = _reading_counts(diagnosis)
-    found = list(_findings(diagnosis))
+    found = list(_finding_lines(diagnosis))
     room = LINES - len(lines) - len(last) - 1
     if len(found) > room:
         found = [*found[: room - 1], f"and {len(found) - room + 1} more lines: dgkit doctor"]
@@ -74,7 +74,7 @@ def html_page(diagnosis: Diagnosis) -> str:
     )
 
 
-def _head(diagnosis: Diagnosis) -> Iterator[str]:
+def _head_lines(diagnosis: Diagnosis) -> Iterator[str]:
     verdict, code = diagnosis.verdict, diagnosis.exit_code
     yield f"dgkit doctor {__version__}: {diagnosis.goal}: {verdict} (exit code {code})"
     for line in origins(diagnosis):
@@ -85,11 +85,11 @@ def _head(diagnosis: Diagnosis) -> Iterator[str]:
             yield from _row("path", f"{path.title}: {path.word}{reason(path)}")
 
 
-def _machine(diagnosis: Diagnosis) -> Iterator[str]:
+def _machine_lines(diagnosis: Diagnosis) -> Iterator[str]:
     case = diagnosis.case
     for name, machine in (("host", case.host), ("dpu", case.dpu)):
         if machine is not None:
-            yield from _row(name, _system(machine))
+            yield from _row(name, _system_text(machine))
     for label, names in _GROUPS.items():
         parts = []
         for name, word in names.items():
@@ -105,7 +105,7 @@ def _machine(diagnosis: Diagnosis) -> Iterator[str]:
             yield from _row(label, "; ".join(dict.fromkeys(parts)))
 
 
-def _system(machine: Machine) -> str:
+def _system_text(machine: Machine) -> str:
     release, linux = machine.know(os_release), machine.know(uname)
     names = [f"{release.get('ID', '?')} {release.get('VERSION_ID', '')}".strip()]
     names.append(f"Linux {linux.release or '?'}{' aarch64' if linux.arm else ''}")
@@ -117,7 +117,7 @@ def _system(machine: Machine) -> str:
     return ", ".join(names)
 
 
-def _findings(diagnosis: Diagnosis) -> Iterator[str]:
+def _finding_lines(diagnosis: Diagnosis) -> Iterator[str]:
     shown = {finding.check for finding in diagnosis.findings}
     loud = [finding for finding in diagnosis.findings if finding.verdict >= Verdict.UNKNOWN]
     for group in group_findings(finding for finding in loud if finding.follows not in shown):

@@ -86,10 +86,10 @@ def origins(diagnosis: Diagnosis) -> list[str]:
     """Return one line for each snapshot that was judged; a live machine has no line."""
     case = diagnosis.case
     machines = (machine for machine in (case.host, case.dpu, case.machine) if machine is not None)
-    return [line for machine in dict.fromkeys(machines) if (line := _origin(machine))]
+    return [line for machine in dict.fromkeys(machines) if (line := _origin_of(machine))]
 
 
-def _origin(machine: Machine) -> str:
+def _origin_of(machine: Machine) -> str:
     if not isinstance(machine.read, RecordedReader):
         return ""
     snapshot = machine.read.snapshot

@@ -55,12 +55,12 @@ def page(diagnosis: Diagnosis, *, verbose: bool = False, width: int = WIDTH) -> 
     No line is wider than `width`, except commands, which are not wrapped.
     """
     lines = [
-        *_head(diagnosis, width),
+        *_head_lines(diagnosis, width),
         *_data_paths(diagnosis, width, verbose=verbose),
         *_experiments(diagnosis, width),
     ]
     every = verbose or not diagnosis.data_paths  # without data paths, checks were requested by name
-    foot = [(), *_foot(diagnosis, width, every=every, repeat=False)]
+    foot = [(), *_foot_lines(diagnosis, width, every=every, repeat=False)]
     two = None not in (diagnosis.case.host, diagnosis.case.dpu)
     writer = _Writer(width, verbose=verbose, two_sides=two)
     if every:
@@ -71,7 +71,7 @@ def page(diagnosis: Diagnosis, *, verbose: bool = False, width: int = WIDTH) -> 
     if not diagnosis.findings:
         lines += [(), *paragraph(_OTHER_SIDE, width, _MARGIN)]
     if len(lines) > LINES:  # the verdict in the first line may have left the screen
-        foot = [(), *_foot(diagnosis, width, every=every, repeat=True)]
+        foot = [(), *_foot_lines(diagnosis, width, every=every, repeat=True)]
     return [*lines, *foot]
 
 
@@ -103,7 +103,7 @@ def _fitting(diagnosis: Diagnosis, writer: _Writer, room: int) -> list[Line]:
     return [*lines, *_advice(diagnosis, writer.width, room - len(lines))]
 
 
-def _head(diagnosis: Diagnosis, width: int) -> Iterator[Line]:
+def _head_lines(diagnosis: Diagnosis, width: int) -> Iterator[Line]:
     for line in origins(diagnosis):
         style = "warn" if line.startswith("synthetic") else "faint"
         yield from paragraph(line, width, "", style)
@@ -188,7 +188,7 @@ def _advice(diagnosis: Diagnosis, width: int, room: int) -> Iterator[Line]:
         yield from list(paragraph(text, width, "", "faint"))[: room - 1]
 
 
-def _foot(diagnosis: Diagnosis, width: int, *, every: bool, repeat: bool) -> Iterator[Line]:
+def _foot_lines(diagnosis: Diagnosis, width: int, *, every: bool, repeat: bool) -> Iterator[Line]:
     hidden = sum(f.verdict in (Verdict.OK, Verdict.NOT_APPLICABLE) for f in diagnosis.findings)
     verdict = str(diagnosis.verdict).rstrip(".")
     text = f"{diagnosis.goal}: {verdict}. " if repeat else ""

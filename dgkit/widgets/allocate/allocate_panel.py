@@ -423,14 +423,18 @@ def placement_options(session: Session, *, probe: bool = True) -> list[Json]:
     gpu_why = why
     if not why and session.dpu.provider not in {"cuda", *OWN_EXPORT}:
         gpu_why = _NO_GPU_ACCESS.format(provider=session.dpu.provider)
-    return [*options, *_gpus(gpu_why, why, on_host), _option("auto", "auto: a GPU, else host")]
+    return [
+        *options,
+        *_gpu_places(gpu_why, why, on_host),
+        _option("auto", "auto: a GPU, else host"),
+    ]
 
 
 def _option(value: str, text: str, why: str = "") -> Json:
     return {"value": value, "text": text, "why": why}
 
 
-def _gpus(gpu_why: str, why: str, on_host: bool) -> list[Json]:
+def _gpu_places(gpu_why: str, why: str, on_host: bool) -> list[Json]:
     if why or not on_host:
         return [_option("gpu", "GPU" if on_host else "GPU, at the agent", gpu_why)]
     return [

@@ -73,8 +73,12 @@ class Pattern:
             Blocks that are valid only until the next one is generated.
         """
         if self.kind == "counter":
-            return _counter(size, dtype)
-        return _random(size, self.seed) if self.kind == "random" else _repeat(size, self.unit)
+            return _counter_blocks(size, dtype)
+        return (
+            _random_blocks(size, self.seed)
+            if self.kind == "random"
+            else _repeat_blocks(size, self.unit)
+        )
 
     def counter_bits(self, dtype: str) -> int:
         """Return the number of bits after which `counter` restarts at 0."""
@@ -102,7 +106,7 @@ def _spans(size: int) -> Iterator[tuple[int, int]]:
         yield start, min(BLOCK, size - start)
 
 
-def _repeat(size: int, unit: bytes) -> Iterator[Block]:
+def _repeat_blocks(size: int, unit: bytes) -> Iterator[Block]:
     import numpy as np
 
     longest = min(BLOCK, size)
@@ -112,7 +116,7 @@ def _repeat(size: int, unit: bytes) -> Iterator[Block]:
         yield tiled[start % len(unit) :][:count]
 
 
-def _random(size: int, seed: int) -> Iterator[Block]:
+def _random_blocks(size: int, seed: int) -> Iterator[Block]:
     import numpy as np
 
     generator = np.random.default_rng(seed)
@@ -128,7 +132,7 @@ def _counter_bits(dtype: str) -> int:
     return np.finfo(kind).nmant + 1 if kind.kind == "f" else np.iinfo(kind).max.bit_length()
 
 
-def _counter(size: int, dtype: str) -> Iterator[Block]:
+def _counter_blocks(size: int, dtype: str) -> Iterator[Block]:
     import numpy as np
 
     kind, bits = np.dtype(dtype), _counter_bits(dtype)

@@ -55,7 +55,7 @@ def check_json(value: JsonValue, depth: int = 0) -> None:
 
 def check_fields(method: Handler, fields: Json) -> None:
     """Raise ValueError if a field has another type than the handler's parameter of that name."""
-    for name, expected in _annotations(method).items():
+    for name, expected in _handler_annotations(method).items():
         value = fields.get(name)
         if name not in fields or expected not in _TYPES:
             continue
@@ -83,7 +83,7 @@ def reply_id(value: JsonValue) -> str | int | None:
 
 
 @cache
-def _annotations(method: Handler) -> dict[str, str]:
+def _handler_annotations(method: Handler) -> dict[str, str]:
     return {
         parameter.name: str(parameter.annotation)
         for parameter in inspect.signature(method).parameters.values()
@@ -132,7 +132,7 @@ def to_size(value: str | SupportsIndex) -> int:
         TypeError: The value is neither text nor an integer.
         ValueError: The text is not a size, or the size is 0 or negative.
     """
-    return parse_size(value) if isinstance(value, str) else _integer("the size", value, 1)
+    return parse_size(value) if isinstance(value, str) else _checked_integer("the size", value, 1)
 
 
 def to_offset(value: str | SupportsIndex) -> int:
@@ -144,10 +144,10 @@ def to_offset(value: str | SupportsIndex) -> int:
     """
     if isinstance(value, str):
         return parse_size(value, least=0)
-    return _integer("the offset", value, 0)
+    return _checked_integer("the offset", value, 0)
 
 
-def _integer(name: str, value: SupportsIndex, minimum: int) -> int:
+def _checked_integer(name: str, value: SupportsIndex, minimum: int) -> int:
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise TypeError(f"{name} is {value!r}; it must be an integer, or text such as '64K'")
     number = int(value)

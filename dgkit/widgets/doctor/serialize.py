@@ -39,7 +39,7 @@ def serialize_diagnosis(diagnosis: Diagnosis) -> Json:
         "verdict": str(diagnosis.verdict),
         "summary": truncate(headline(diagnosis)),
         "data_paths": [_data_path(path, proviso(diagnosis, path)) for path in diagnosis.data_paths],
-        "findings": list(_findings(groups[:MAX_FINDINGS])),
+        "findings": list(_finding_rows(groups[:MAX_FINDINGS])),
         "left_out": max(0, len(groups) - MAX_FINDINGS),
         "counts": diagnosis.counts,
         "numbers": {str(verdict): number for verdict, number in numbers.items()},
@@ -82,7 +82,7 @@ def _data_path(path: DataPath, proviso: str) -> dict[str, str]:
     }  # fmt: skip
 
 
-def _findings(groups: Sequence[FindingGroup]) -> Iterator[Json]:
+def _finding_rows(groups: Sequence[FindingGroup]) -> Iterator[Json]:
     repeated: Counter[str] = Counter()
     for group in groups:
         finding = group.finding

@@ -61,19 +61,19 @@ def topology_figure(of: Diagnosis | Machine, pair: Pair | None = None) -> figure
     Raises:
         ValueError: If there is no such pair, or sysfs has neither GPU nor NIC.
     """
-    return draw(*_select(of, pair))
+    return draw(*_select_model(of, pair))
 
 
 def show_topology(of: Diagnosis | Machine, pair: Pair | None = None) -> None:
     """Show `topology_figure` below the cell, offline, with an alternative text."""
     from ..figure import show
 
-    model, chosen = _select(of, pair)
+    model, chosen = _select_model(of, pair)
     texts = model.as_dict(chosen)
     show(draw(model, chosen), alt=f"{texts['alt']} {texts['answer']}")
 
 
-def _select(of: Diagnosis | Machine, pair: Pair | None) -> tuple[TopologyModel, Pair | None]:
+def _select_model(of: Diagnosis | Machine, pair: Pair | None) -> tuple[TopologyModel, Pair | None]:
     model = topology_model(of)
     if model is None:
         raise ValueError("there is nothing to draw: sysfs has neither a GPU nor a NIC")

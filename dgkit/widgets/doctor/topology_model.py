@@ -145,7 +145,9 @@ def topology_model(of: Diagnosis | Machine) -> TopologyModel | None:
     labels = {gpu.address: _gpu_label(gpu) for gpu in machine.know(gpus)}
     names = {node.id: truncate(labels.get(node.id) or node.label, _MAX_NAME) for node in kept}
     known = links(machine, [node.id for node in kept if node.id in tree.devices])
-    lines = {node.id: _details(tree, node, names[node.id], known.get(node.id)) for node in kept}
+    lines = {
+        node.id: _node_details(tree, node, names[node.id], known.get(node.id)) for node in kept
+    }
     short = {node.id: _short_name(tree, node, names[node.id]) for node in kept}
     arm = isinstance(of, Diagnosis) and of.goal in BY_ARM
     return TopologyModel(tree, tuple(kept), lines, short, arm, len(ends) - len(drawn))
@@ -170,7 +172,9 @@ def _with_ancestors(nodes: tuple[Node, ...], drawn: list[Node]) -> list[Node]:
     return [node for node in nodes if node.id in wanted]
 
 
-def _details(tree: pci.PciTree, node: Node, name: str, link: PcieLink | None) -> dict[str, str]:
+def _node_details(
+    tree: pci.PciTree, node: Node, name: str, link: PcieLink | None
+) -> dict[str, str]:
     device = tree.devices.get(node.id)
     return {
         "name": name,

@@ -86,7 +86,7 @@ class BokehView(BokehPanel):
             if root.document is not self._document:
                 self._document.add_root(root)
         self._roots = roots
-        self.alt = alt or _titles(self._document)
+        self.alt = alt or _title_text(self._document)
         super().__init__()
         state = document_state(self._document, dark=False) | self.state()
         self.saved = state if len(state["document"]) <= _MAX_SAVED else {}
@@ -123,7 +123,7 @@ def document_state(document: Document, dark: bool) -> Json:
     return {"document": content, "components": bokehjs.components(document)}
 
 
-def _titles(document: Document) -> str:
+def _title_text(document: Document) -> str:
     from bokeh.models import Plot
     from bokeh.models.annotations import Title
 

@@ -75,10 +75,10 @@ def save_figure(
         ValueError: The format or a size is invalid, or the figure has glyphs that cannot be drawn.
         ModuleNotFoundError: Matplotlib is not installed.
     """
-    target, inches = Path(path), _inches("width", WIDTHS.get(str(width), width))
+    target, inches = Path(path), _parse_inches("width", WIDTHS.get(str(width), width))
     if (kind := target.suffix[1:].lower()) not in _FORMATS:
         raise ValueError(f"{str(target)!r} has no known format; it must end in .pdf, .svg or .png")
-    high = 0.62 * inches if height is None else _inches("height", height)
+    high = 0.62 * inches if height is None else _parse_inches("height", height)
     mpl = _matplotlib()
     found = plots(figure)
     out = io.BytesIO()
@@ -140,7 +140,7 @@ def _matplotlib() -> Any:
     return mpl
 
 
-def _inches(name: str, value: str | float) -> float:
+def _parse_inches(name: str, value: str | float) -> float:
     if isinstance(value, str) or not _LEAST <= value <= _MOST:
         names = '"column", "page" or ' if name == "width" else ""
         raise ValueError(f"{name} is {value!r}; it must be {names}{_LEAST:g} to {_MOST:g} inches")

@@ -207,7 +207,7 @@ def parse_wanted(text: str, kind: str, dtype: str = "hex", endian: str = "little
         return _value_matcher(text, "u8" if dtype == "hex" else dtype, endian)
     if kind == "hex":
         limit = MAX_ANY if "?" in text else MAX_PATTERN
-        return _pattern([_any_of(pair) for pair in _pairs(text)], limit)
+        return _pattern([_any_of(pair) for pair in _digit_pairs(text)], limit)
     if kind == "regex":
         return _expression_matcher(text)
     if kind == "text":
@@ -231,7 +231,7 @@ def _expression_matcher(text: str) -> ExpressionMatcher:
     return ExpressionMatcher(pattern)
 
 
-def _pairs(text: str) -> list[str]:
+def _digit_pairs(text: str) -> list[str]:
     words = text.replace(",", " ").split()
     digits = "".join(word.removeprefix("0x").removeprefix("0X") for word in words)
     if len(digits) % 2 or re.search("[^0-9a-fA-F?]", digits):

@@ -151,10 +151,10 @@ def parse_structure(source: Source) -> Structure:
             f"structure is {source!r}; it must be a ctypes.Structure class, a structured dtype, a "
             "dict of names and types, or None"
         )
-    return _checked(source, name, size, fields)
+    return _checked_structure(source, name, size, fields)
 
 
-def _checked(source: Source, name: str, size: int, fields: Iterator[Field]) -> Structure:
+def _checked_structure(source: Source, name: str, size: int, fields: Iterator[Field]) -> Structure:
     found: list[Field] = []
     for field in fields:
         if len(found) == MAX_FIELDS:

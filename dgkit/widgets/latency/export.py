@@ -81,7 +81,7 @@ def csv_table(runs: Runs, what: str = "time") -> str:
     names, rows = _COLUMNS[what]
     out = io.StringIO()
     for name, run in runs.items():
-        for key, value in {**run.config.state(), **_counts(run)}.items():
+        for key, value in {**run.config.state(), **_sample_counts(run)}.items():
             out.write(f"# {name}: {key}: {value}\n")
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(("run", *names))
@@ -126,7 +126,7 @@ def sweep_file(sweeps: Sweeps, kind: str) -> tuple[str, str]:
     return "latency-sweep.json", json.dumps(reports, indent=2)
 
 
-def _counts(run: Run) -> dict[str, int]:
+def _sample_counts(run: Run) -> dict[str, int]:
     counts = run.history.counts()
     return {
         "samples": counts["samples"], "blocks lost": counts["lost"],
@@ -205,11 +205,11 @@ def sweep_latex(sweeps: Mapping[str, SizeSweep]) -> str:
     notes = ["latency in microseconds; needs \\usepackage{booktabs}"]
     notes += [f"{name}: {_about(sweep)}" for name, sweep in sweeps.items()]
     return latex_table(
-        head, [row for each in sweeps.items() for row in _rows(*each)], notes, texts=3
+        head, [row for each in sweeps.items() for row in _sweep_rows(*each)], notes, texts=3
     )
 
 
-def _rows(name: str, sweep: SizeSweep) -> Iterator[list[str]]:
+def _sweep_rows(name: str, sweep: SizeSweep) -> Iterator[list[str]]:
     for row in sweep.rows():
         ratio = "--" if row["ratio"] is None else f"{row['ratio']:.2f}"
         times = [_us(row[key]) for key in ("p50", "p99", "floor")]

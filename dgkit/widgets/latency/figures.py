@@ -65,7 +65,7 @@ def document(dark: bool) -> Document:
     """Return the figures as a document, whose roots are those of latency.js, in its order."""
     colours = _DARK if dark else _LIGHT
     doc = Document()
-    others = _distribution(colours), _curve(colours), _sizes(colours)
+    others = _distribution_figure(colours), _curve_figure(colours), _size_figure(colours)
     for root in (*_over_time(colours), *others):
         doc.add_root(root)
     return doc
@@ -152,7 +152,7 @@ def _legend_only(fig: figure, drawn: GlyphRenderer[Any]) -> GlyphRenderer[Any]:
 def _over_time(colours: _Colours) -> list[figure]:
     """Return latency, load and traffic over one time axis, and the strip that chooses its range."""
     source = _source("points", f"x ago p50 p99 max drawn samples {' '.join(LOAD)}")
-    fig = _time(colours, source)
+    fig = _time_figure(colours, source)
     load = _lines(fig, source, colours, "load", "load, %",
                   [("cpu", "CPUs", colours.p50), ("gpu", "GPUs", colours.p99)])  # fmt: skip
     traffic = _lines(fig, source, colours, "traffic", "GB/s",
@@ -200,7 +200,7 @@ def _lines(
     return fig
 
 
-def _time(colours: _Colours, source: ColumnDataSource) -> figure:
+def _time_figure(colours: _Colours, source: ColumnDataSource) -> figure:
     fig = _figure("time", "Latency over time", colours, x=(-30, 0), y=(0.1, 10))
     fig.xaxis.axis_label = "seconds before the last sample"
     fig.yaxis.axis_label = "latency, µs (log scale)"
@@ -219,7 +219,7 @@ def _time(colours: _Colours, source: ColumnDataSource) -> figure:
     return fig
 
 
-def _distribution(colours: _Colours) -> figure:
+def _distribution_figure(colours: _Colours) -> figure:
     fig = _figure(
         "spread", "Distribution", colours, x=(0.01, 10), y=(0.001, 100), x_axis_type="log"
     )
@@ -241,7 +241,7 @@ def _distribution(colours: _Colours) -> figure:
     return fig
 
 
-def _curve(colours: _Colours) -> figure:
+def _curve_figure(colours: _Colours) -> figure:
     fig = _figure("curve", "Percentiles", colours, x=(1, 100), y=(0.1, 10), x_axis_type="log")
     fig.xaxis.axis_label = "percentile of the samples"
     fig.yaxis.axis_label = "latency, µs (log scale)"
@@ -262,7 +262,7 @@ def _curve(colours: _Colours) -> figure:
     return fig
 
 
-def _sizes(colours: _Colours) -> figure:
+def _size_figure(colours: _Colours) -> figure:
     fig = _figure(
         "sizes", "Latency over sizes", colours, x=(8, 1024), y=(0.1, 10), x_axis_type="log"
     )

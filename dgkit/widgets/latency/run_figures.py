@@ -27,7 +27,7 @@ Sweeps = Mapping[str, SizeSweep]
 T = TypeVar("T", Run, SizeSweep)
 
 
-def _new(title: str, x: str, y: str, *, x_log: bool = False, y_log: bool = False) -> figure:
+def _new_figure(title: str, x: str, y: str, *, x_log: bool = False, y_log: bool = False) -> figure:
     scales: dict[bool, Literal["log", "linear"]] = {True: "log", False: "linear"}
     return figure(
         title=title, x_axis_label=x, y_axis_label=y, x_axis_type=scales[x_log],
@@ -35,7 +35,7 @@ def _new(title: str, x: str, y: str, *, x_log: bool = False, y_log: bool = False
     )  # fmt: skip
 
 
-def _line(
+def _draw_line(
     fig: figure, x: Iterable[float], y: Iterable[float], colour: str, name: str = "", **style: str
 ) -> None:
     legend = {"legend_label": name} if name else {}
@@ -48,41 +48,41 @@ def _coloured(named: Mapping[str, T]) -> Iterator[tuple[str, T, str]]:
         yield name if len(named) > 1 else "", each, colour
 
 
-def _time(runs: Runs) -> figure:
+def _time_figure(runs: Runs) -> figure:
     single = len(runs) == 1
     title = "Latency over time" if single else "Latency over time: p50, and p99 dashed"
-    fig = _new(title, "time since the start (s)", _US, y_log=True)
+    fig = _new_figure(title, "time since the start (s)", _US, y_log=True)
     for name, run, colour in _coloured(runs):
         seconds, *figures, _ = run.history.fine.all().T
         p50, p99, most = (ns / 1e3 for ns in figures)
         if single:
             fig.scatter(seconds, most, size=3, color=_PALE, legend_label="max")
-        _line(fig, seconds, p99, _COLOURS[1] if single else colour, "p99" if single else "",
+        _draw_line(fig, seconds, p99, _COLOURS[1] if single else colour, "p99" if single else "",
               line_dash="dashed")  # fmt: skip
-        _line(fig, seconds, p50, colour, name or "p50")
+        _draw_line(fig, seconds, p50, colour, name or "p50")
     return fig
 
 
-def _histogram(runs: Runs) -> figure:
-    fig = _new("Distribution of latency", _US, "samples (%)", x_log=True)
+def _histogram_figure(runs: Runs) -> figure:
+    fig = _new_figure("Distribution of latency", _US, "samples (%)", x_log=True)
     for name, run, colour in _coloured(runs):
         low, high, count = run.history.histogram().T
         share = 100 * count / count.sum()
         x = np.column_stack((low, high)).ravel() / 1e3
         y = np.repeat(share, 2)
-        _line(fig, [x[0], *x, x[-1]], [0, *y, 0], colour, name)
+        _draw_line(fig, [x[0], *x, x[-1]], [0, *y, 0], colour, name)
     return fig
 
 
 def _percentiles(runs: Runs) -> figure:
     """Draw latency over 1 / (1 - p): 2 is p50, and 10**n is n nines."""
-    fig = _new("Percentiles of latency", "percentile (%)", _US, x_log=True, y_log=True)
+    fig = _new_figure("Percentiles of latency", "percentile (%)", _US, x_log=True, y_log=True)
     names = {2: "50"} | {10**count: nines(count) for count in range(1, NINES + 1)}
     fig.xaxis.ticker = FixedTicker(ticks=list(names), minor_ticks=[])
     fig.xaxis.major_label_overrides = names
     for name, run, colour in _coloured(runs):
         inverse, ns = run.history.curve().T
-        _line(fig, inverse, ns / 1e3, colour, name)
+        _draw_line(fig, inverse, ns / 1e3, colour, name)
     return fig
 
 
@@ -92,28 +92,28 @@ def _steps(cumulative: Floats) -> tuple[Floats, Floats]:
     return np.repeat(ns, 2) / 1e3, np.append(0, np.repeat(share, 2)[:-1])
 
 
-def _cdf(runs: Runs) -> figure:
-    fig = _new("Cumulative distribution of latency", _US, "share of samples", x_log=True)
+def _cdf_figure(runs: Runs) -> figure:
+    fig = _new_figure("Cumulative distribution of latency", _US, "share of samples", x_log=True)
     for name, run, colour in _coloured(runs):
         us, share = _steps(run.history.cumulative())
-        _line(fig, us, share, colour, name)
+        _draw_line(fig, us, share, colour, name)
     return fig
 
 
-def _ccdf(runs: Runs) -> figure:
-    fig = _new(
+def _ccdf_figure(runs: Runs) -> figure:
+    fig = _new_figure(
         "Complementary cumulative distribution of latency", _US, "share of samples above",
         x_log=True, y_log=True,
     )  # fmt: skip
     for name, run, colour in _coloured(runs):
         us, share = _steps(run.history.cumulative())
         above = share < 1  # the last step, to a share of 0, has no logarithm
-        _line(fig, us[above], 1 - share[above], colour, name)
+        _draw_line(fig, us[above], 1 - share[above], colour, name)
     return fig
 
 
 def _over_sizes(sweeps: Sweeps, title: str, y: str) -> figure:
-    fig = _new(title, "bytes per operation", y, x_log=True, y_log=True)
+    fig = _new_figure(title, "bytes per operation", y, x_log=True, y_log=True)
     rows = {row["size"]: row["text"] for sweep in sweeps.values() for row in sweep.rows()}
     labels = {size: text.replace("iB", "").replace(" B", "").replace(" ", "")
               for size, text in rows.items()}  # fmt: skip
@@ -122,7 +122,7 @@ def _over_sizes(sweeps: Sweeps, title: str, y: str) -> figure:
     return fig
 
 
-def _sweep(sweeps: Sweeps) -> figure:
+def _sweep_figure(sweeps: Sweeps) -> figure:
     fig = _over_sizes(sweeps, "Latency over sizes", _US)
     single = len(sweeps) == 1
     for name, sweep, colour in _coloured(sweeps):
@@ -130,17 +130,17 @@ def _sweep(sweeps: Sweeps) -> figure:
         size = [row["size"] for row in rows]
         low, high, p50 = ([row[key] / 1e3 for row in rows] for key in ("low", "high", "p50"))
         fig.varea(size, low, high, fill_color=colour, fill_alpha=0.25)
-        _line(fig, size, p50, colour, name or "p50")
+        _draw_line(fig, size, p50, colour, name or "p50")
         fig.scatter(size, p50, size=5, color=colour)
         for key, style, shade in (("p99", "dashed", _COLOURS[1]), ("floor", "dotted", _COLOURS[2])):
             known = [row for row in rows if row[key] and single]
             if known:
                 ns = [row[key] / 1e3 for row in known]
-                _line(fig, [row["size"] for row in known], ns, shade, key, line_dash=style)
+                _draw_line(fig, [row["size"] for row in known], ns, shade, key, line_dash=style)
     return fig
 
 
-def _rate(sweeps: Sweeps) -> figure:
+def _rate_figure(sweeps: Sweeps) -> figure:
     fig = _over_sizes(sweeps, "Rate over sizes, one operation at a time", "rate (GB/s)")
     for name, sweep, colour in _coloured(sweeps):
         rows = sweep.rows()
@@ -148,23 +148,24 @@ def _rate(sweeps: Sweeps) -> figure:
         slow, fast = ([row["size"] / row[key] for row in rows] for key in ("high", "low"))
         fig.varea(size, slow, fast, fill_color=colour, fill_alpha=0.25)
         rate = [row["gb_per_s"] for row in rows]
-        _line(fig, size, rate, colour, name)
+        _draw_line(fig, size, rate, colour, name)
         fig.scatter(size, rate, size=5, color=colour)
     return fig
 
 
 OF_RUNS: dict[str, Callable[[Runs], figure]] = {
-    "time": _time, "histogram": _histogram, "percentiles": _percentiles, "cdf": _cdf, "ccdf": _ccdf,
+    "time": _time_figure, "histogram": _histogram_figure, "percentiles": _percentiles,
+    "cdf": _cdf_figure, "ccdf": _ccdf_figure,
 }  # fmt: skip
-OF_SWEEPS: dict[str, Callable[[Sweeps], figure]] = {"sweep": _sweep, "rate": _rate}
+OF_SWEEPS: dict[str, Callable[[Sweeps], figure]] = {"sweep": _sweep_figure, "rate": _rate_figure}
 
 
 def caption(runs: Mapping[str, Run] | Mapping[str, SizeSweep]) -> str:
     """Return what was measured, by what and where, as text below a figure."""
-    return ". ".join(f"{name}: {_origin(each)}" for name, each in runs.items())
+    return ". ".join(f"{name}: {_origin_text(each)}" for name, each in runs.items())
 
 
-def _origin(each: Run | SizeSweep) -> str:
+def _origin_text(each: Run | SizeSweep) -> str:
     if isinstance(each, SizeSweep):
         about = each.origin()
         return f"{about['words']} ({about['label']}; {about['machine']})"

@@ -72,7 +72,7 @@ def layers(data: bytes) -> list[Layer]:
     for packet in _packets(data):
         try:
             size = len(packet) - len(packet.data)
-            fields = _fields(packet)
+            fields = _field_rows(packet)
         except _REFUSED:
             break
         if size < 0 or start + size > len(data):
@@ -102,7 +102,7 @@ def _name(packet: dpkt.Packet) -> str:
     return str(kind.__qualname__).replace("Ethernet", "Ethernet II")
 
 
-def _fields(packet: dpkt.Packet) -> list[tuple[str, str]]:
+def _field_rows(packet: dpkt.Packet) -> list[tuple[str, str]]:
     parts = getattr(packet, "__bit_fields__", {})
     names = [
         part
@@ -110,18 +110,18 @@ def _fields(packet: dpkt.Packet) -> list[tuple[str, str]]:
         for part in ([part for part, _ in parts[name]] if name in parts else [name])
     ]
     values = ((name, getattr(packet, name, None)) for name in names if not name.startswith("_"))
-    return [(name, _text(name, value)) for name, value in values if value is not None]
+    return [(name, _field_text(name, value)) for name, value in values if value is not None]
 
 
-def _text(name: str, value: object) -> str:
+def _field_text(name: str, value: object) -> str:
     if isinstance(value, bytes):
-        return _address(value)
+        return _address_text(value)
     if isinstance(value, int) and name in _HEX:
         return f"{value:#x}"
     return printable(str(value), kept="")
 
 
-def _address(value: bytes) -> str:
+def _address_text(value: bytes) -> str:
     if len(value) == 4:
         return socket.inet_ntop(socket.AF_INET, value)
     if len(value) == 16:
@@ -135,28 +135,28 @@ def summary(data: bytes) -> Summary:
     if not packets:
         return Summary("malformed", "", "", f"{len(data)} bytes are no Ethernet frame")
     try:
-        return _summary(packets)
+        return _summarize(packets)
     except _REFUSED:
         return Summary("malformed", "", "", f"{_name(packets[-1])} cannot be decoded")
 
 
-def _summary(packets: list[dpkt.Packet]) -> Summary:
+def _summarize(packets: list[dpkt.Packet]) -> Summary:
     ethernet, inner = packets[0], packets[-1]
-    source, destination = _address(ethernet.src), _address(ethernet.dst)
+    source, destination = _address_text(ethernet.src), _address_text(ethernet.dst)
     protocol, info = _name(inner), f"type {ethernet.type:#06x}"
     for packet in packets:
         if isinstance(packet, (dpkt.ip.IP, dpkt.ip6.IP6)):
-            source, destination = _address(packet.src), _address(packet.dst)
+            source, destination = _address_text(packet.src), _address_text(packet.dst)
             info = f"protocol {packet.p}"
         elif isinstance(packet, dpkt.arp.ARP):
-            return Summary("ARP", source, destination, _arp(packet))
+            return Summary("ARP", source, destination, _summarize_arp(packet))
         elif isinstance(packet, dpkt.icmp.ICMP):
-            return Summary("ICMP", source, destination, _icmp(packet))
+            return Summary("ICMP", source, destination, _summarize_icmp(packet))
         elif isinstance(packet, dpkt.icmp6.ICMP6):
             info = _ICMP6.get(packet.type, f"type {packet.type}, code {packet.code}")
             return Summary("ICMPv6", source, destination, info)
         elif isinstance(packet, dpkt.tcp.TCP):
-            return Summary("TCP", source, destination, _tcp(packet))
+            return Summary("TCP", source, destination, _summarize_tcp(packet))
         elif isinstance(packet, dpkt.udp.UDP):
             if packet.dport == roce.PORT and (headers := _roce(packet)):
                 return Summary("RoCE v2", source, destination, roce.info(headers))
@@ -165,14 +165,14 @@ def _summary(packets: list[dpkt.Packet]) -> Summary:
     return Summary(protocol, source, destination, info)
 
 
-def _arp(packet: dpkt.arp.ARP) -> str:
-    asked, sender = _address(packet.tpa), _address(packet.spa)
+def _summarize_arp(packet: dpkt.arp.ARP) -> str:
+    asked, sender = _address_text(packet.tpa), _address_text(packet.spa)
     if packet.op == dpkt.arp.ARP_OP_REQUEST:
         return f"who has {asked}? tell {sender}"
-    return f"{sender} is at {_address(packet.sha)}"
+    return f"{sender} is at {_address_text(packet.sha)}"
 
 
-def _icmp(packet: dpkt.icmp.ICMP) -> str:
+def _summarize_icmp(packet: dpkt.icmp.ICMP) -> str:
     names = {dpkt.icmp.ICMP_ECHO: "echo request", dpkt.icmp.ICMP_ECHOREPLY: "echo reply"}
     name = names.get(packet.type, f"type {packet.type}, code {packet.code}")
     echo = packet.data
@@ -181,7 +181,7 @@ def _icmp(packet: dpkt.icmp.ICMP) -> str:
     return name
 
 
-def _tcp(packet: dpkt.tcp.TCP) -> str:
+def _summarize_tcp(packet: dpkt.tcp.TCP) -> str:
     flags = ", ".join(name for bit, name in enumerate(_FLAGS) if packet.flags >> bit & 1)
     return (
         f"{packet.sport} to {packet.dport}, {flags or 'no flag'}, seq {packet.seq}, "

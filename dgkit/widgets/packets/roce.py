@@ -73,14 +73,14 @@ def _texts(
     header: str, names: tuple[str, ...], values: tuple[int, ...]
 ) -> Iterator[tuple[str, str]]:
     if header == "AETH":
-        yield "syndrome", _syndrome(values[0] >> 24)
+        yield "syndrome", _syndrome_text(values[0] >> 24)
         yield "messages", str(values[0] & 0xFFFFFF)
         return
     for name, value in zip(names, values, strict=True):
         yield name, f"{value:#x}" if name in _HEX else f"{value:,}"
 
 
-def _syndrome(code: int) -> str:
+def _syndrome_text(code: int) -> str:
     kind, number = code >> 5, code & 31
     if kind == 3:
         known = number < len(_NEGATIVE)

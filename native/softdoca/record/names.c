@@ -35,7 +35,7 @@ uint64_t recorded_digest(const void *bytes, size_t size)
 	return hash;
 }
 
-static struct entry *find(const char *class, uint64_t value)
+static struct entry *find_entry(const char *class, uint64_t value)
 {
 	size_t at = recorded_digest(&value, sizeof(value)) + recorded_digest(class, strlen(class));
 
@@ -47,7 +47,7 @@ static struct entry *find(const char *class, uint64_t value)
 	}
 }
 
-static bool grow(void)
+static bool grow_table(void)
 {
 	struct entry *old = entries;
 	size_t old_capacity = capacity;
@@ -59,7 +59,7 @@ static bool grow(void)
 	capacity = capacity ? 2 * capacity : 1024;
 	for (size_t i = 0; i < old_capacity; i++)
 		if (old[i].number)
-			*find(old[i].class, old[i].value) = old[i];
+			*find_entry(old[i].class, old[i].value) = old[i];
 	free(old);
 	return true;
 }
@@ -68,9 +68,9 @@ unsigned long recorded_number(const char *class, uint64_t value, unsigned long a
 {
 	struct entry *entry;
 
-	if (used >= capacity / 2 && !grow())
+	if (used >= capacity / 2 && !grow_table())
 		return 0;
-	entry = find(class, value);
+	entry = find_entry(class, value);
 	if (entry->number && entry->number >= after)
 		return entry->number;
 	if (!entry->number)

@@ -74,7 +74,7 @@ static int add_library(struct dl_phdr_info *info, size_t size, void *data)
 	return 0;
 }
 
-static void *find(const char *name)
+static void *find_real(const char *name)
 {
 	struct libraries libraries = {.count = 0};
 	void *found = dlsym(RTLD_NEXT, name);
@@ -98,7 +98,7 @@ void *recorded_next(struct recorded_function *function)
 
 	if (next)
 		return next;
-	next = find(function->name);
+	next = find_real(function->name);
 	if (!next) {
 		fprintf(stderr, "dgkit softdoca record: this DOCA has no %s\n", function->name);
 		_exit(127);
@@ -157,7 +157,7 @@ static int open_new(void)
 
 static const char *doca_version(void)
 {
-	const char *(*next)(void) = find("doca_version_runtime");
+	const char *(*next)(void) = find_real("doca_version_runtime");
 	const char *found = next ? next() : "";
 
 	return strlen(found) < 32 && !found[strspn(found, "0123456789.-abcdefghijklmnopqrstuvwxyz")]
@@ -232,7 +232,7 @@ static void open_trace(void)
 	line("{\"trace\": 1, \"doca\": \"%s\", \"softdoca\": %s, \"page_size\": %ld, "
 	     "\"boot\": %" PRIu64 ", \"start_ns\": %" PRIu64 ", \"faults\": \"%s\", "
 	     "\"functions\": \"%s\", \"machine\": %s}\n",
-	     doca_version(), find("softdoca_last_refusal") ? "true" : "false",
+	     doca_version(), find_real("softdoca_last_refusal") ? "true" : "false",
 	     sysconf(_SC_PAGESIZE), boot_digest(), start_ns, fault_rules(),
 	     functions_of_sides(functions), machine ? machine : "{}");
 }

@@ -62,8 +62,8 @@ static void state_changed(const union doca_data data, struct doca_ctx *ctx,
 	((struct comch_copy *)data.ptr)->state = now;
 }
 
-static void sent(struct doca_comch_task_send *task, union doca_data task_data,
-		 union doca_data ctx_data)
+static void send_completed(struct doca_comch_task_send *task, union doca_data task_data,
+			   union doca_data ctx_data)
 {
 	struct comch_copy *c = ctx_data.ptr;
 	struct doca_task *base = doca_comch_task_send_as_task(task);
@@ -172,7 +172,8 @@ static doca_error_t client_open(struct comch_copy *c)
 	c->ctx = doca_comch_client_as_ctx(c->client);
 	TRY_DOCA(doca_ctx_set_user_data(c->ctx, data));
 	TRY_DOCA(doca_ctx_set_state_changed_cb(c->ctx, state_changed));
-	TRY_DOCA(doca_comch_client_task_send_set_conf(c->client, sent, sent, 1));
+	TRY_DOCA(
+		doca_comch_client_task_send_set_conf(c->client, send_completed, send_completed, 1));
 	TRY_DOCA(doca_comch_client_event_msg_recv_register(c->client, client_heard));
 	TRY_DOCA(doca_pe_connect_ctx(c->pe, c->ctx));
 	return DOCA_SUCCESS;
@@ -202,7 +203,7 @@ static doca_error_t client_connect(struct comch_copy *c)
 	return DOCA_SUCCESS;
 }
 
-static doca_error_t client(struct comch_copy *c, const struct options *o)
+static doca_error_t run_client(struct comch_copy *c, const struct options *o)
 {
 	struct doca_comch_task_send *task;
 	size_t n;
@@ -320,7 +321,8 @@ static doca_error_t server_open(struct comch_copy *c)
 	c->ctx = doca_comch_server_as_ctx(c->server);
 	TRY_DOCA(doca_ctx_set_user_data(c->ctx, data));
 	TRY_DOCA(doca_ctx_set_state_changed_cb(c->ctx, state_changed));
-	TRY_DOCA(doca_comch_server_task_send_set_conf(c->server, sent, sent, 1));
+	TRY_DOCA(
+		doca_comch_server_task_send_set_conf(c->server, send_completed, send_completed, 1));
 	TRY_DOCA(doca_comch_server_event_msg_recv_register(c->server, server_heard));
 	TRY_DOCA(doca_comch_server_event_connection_status_changed_register(c->server, connected,
 									    disconnected));
@@ -356,7 +358,7 @@ static doca_error_t take(struct comch_copy *c)
 	return result == DOCA_SUCCESS ? DOCA_SUCCESS : failed("Taking the offer", result);
 }
 
-static doca_error_t server(struct comch_copy *c, const struct options *o)
+static doca_error_t run_server(struct comch_copy *c, const struct options *o)
 {
 	struct doca_comch_task_send *task;
 
@@ -411,9 +413,9 @@ int main(int argc, char **argv)
 	doca_error_t result = sample_begin(argc, argv, "comch_copy", WANT_TEXT | WANT_COMCH, &o);
 
 	if (result == DOCA_SUCCESS && !strcmp(o.role, "client"))
-		result = client(&c, &o);
+		result = run_client(&c, &o);
 	else if (result == DOCA_SUCCESS && !strcmp(o.role, "server"))
-		result = server(&c, &o);
+		result = run_server(&c, &o);
 	else if (result == DOCA_SUCCESS)
 		result = no_role(o.role);
 	give_back(&c);

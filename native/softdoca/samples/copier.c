@@ -10,8 +10,8 @@ struct copy {
 	doca_error_t result;
 };
 
-static void copied(struct doca_dma_task_memcpy *task, union doca_data task_data,
-		   union doca_data ctx_data)
+static void copy_completed(struct doca_dma_task_memcpy *task, union doca_data task_data,
+			   union doca_data ctx_data)
 {
 	struct copy *copy = task_data.ptr;
 
@@ -41,7 +41,7 @@ doca_error_t copier_open_on(struct copier *c, size_t bufs)
 	TRY_DOCA(doca_pe_create(&c->pe));
 	TRY_DOCA(doca_dma_create(c->dev, &c->dma));
 	c->ctx = doca_dma_as_ctx(c->dma);
-	TRY_DOCA(doca_dma_task_memcpy_set_conf(c->dma, copied, copied, 1));
+	TRY_DOCA(doca_dma_task_memcpy_set_conf(c->dma, copy_completed, copy_completed, 1));
 	TRY_DOCA(doca_pe_connect_ctx(c->pe, c->ctx));
 	TRY_DOCA(doca_ctx_start(c->ctx));
 	DOCA_LOG_INFO("A copy has at most %lu bytes", (unsigned long)c->max_size);

@@ -23,8 +23,8 @@ static void written(struct doca_rdma_task_write_imm *task, union doca_data task_
 	pair_ended(ctx_data.ptr, doca_rdma_task_write_imm_as_task(task));
 }
 
-static void noticed(struct doca_rdma_task_receive *task, union doca_data task_data,
-		    union doca_data ctx_data)
+static void receive_completed(struct doca_rdma_task_receive *task, union doca_data task_data,
+			      union doca_data ctx_data)
 {
 	uint32_t *notice = task_data.ptr;
 
@@ -32,7 +32,7 @@ static void noticed(struct doca_rdma_task_receive *task, union doca_data task_da
 	pair_ended(ctx_data.ptr, doca_rdma_task_receive_as_task(task));
 }
 
-static doca_error_t request(struct pair *p, const struct options *o)
+static doca_error_t run_requester(struct pair *p, const struct options *o)
 {
 	const size_t length = strlen(o->text) + 1;
 	struct doca_rdma_task_write_imm *task;
@@ -53,7 +53,7 @@ static doca_error_t request(struct pair *p, const struct options *o)
 	return result;
 }
 
-static doca_error_t respond(struct pair *p, const struct options *o)
+static doca_error_t run_responder(struct pair *p, const struct options *o)
 {
 	struct doca_rdma_task_receive *task;
 	uint32_t notice = 0;
@@ -72,9 +72,9 @@ static doca_error_t start(struct pair *p, const struct options *o)
 {
 	TRY(pair_open(p, o));
 	TRY_DOCA(doca_rdma_task_write_imm_set_conf(p->rdma, written, written, 1));
-	TRY_DOCA(doca_rdma_task_receive_set_conf(p->rdma, noticed, noticed, 1));
+	TRY_DOCA(doca_rdma_task_receive_set_conf(p->rdma, receive_completed, receive_completed, 1));
 	TRY(pair_start(p));
-	return p->requester ? request(p, o) : respond(p, o);
+	return p->requester ? run_requester(p, o) : run_responder(p, o);
 }
 
 int main(int argc, char **argv)

@@ -99,7 +99,7 @@ static doca_error_t play_host(struct doca_sync_event *event, uint64_t rounds)
 	return result;
 }
 
-static int host(const char *path, uint64_t rounds)
+static int run_host(const char *path, uint64_t rounds)
 {
 	struct doca_dev *dev;
 	struct doca_sync_event *event = NULL;
@@ -232,7 +232,7 @@ static doca_error_t start_dpu(struct doca_sync_event *event, struct doca_pe *pe)
 	return doca_ctx_start(ctx);
 }
 
-static int dpu(const char *path, uint64_t rounds)
+static int run_dpu(const char *path, uint64_t rounds)
 {
 	uint8_t blob[4096];
 	size_t size = 0;
@@ -278,9 +278,9 @@ int main(int argc, char **argv)
 	uint64_t rounds = argc > 3 ? strtoull(argv[3], NULL, 10) : 1000;
 
 	if (argc > 2 && strcmp(argv[1], "host") == 0)
-		return host(argv[2], rounds);
+		return run_host(argv[2], rounds);
 	if (argc > 2 && strcmp(argv[1], "dpu") == 0)
-		return dpu(argv[2], rounds);
+		return run_dpu(argv[2], rounds);
 	fprintf(stderr, "usage: sync_event_turns host|dpu FILE [ROUNDS]\n");
 	return 2;
 }

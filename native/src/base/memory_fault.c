@@ -46,7 +46,7 @@ static void handle(int signal_number, siginfo_t *info, void *context)
 	siglongjmp(f->back, 1);
 }
 
-static void install(void)
+static void install_handler(void)
 {
 	/* NODEFER: the handler is left by a jump. ONSTACK: the handlers before may rely on it. */
 	struct sigaction a = {.sa_sigaction = handle, .sa_flags = SA_SIGINFO | SA_NODEFER | SA_ONSTACK};
@@ -66,7 +66,7 @@ void dg_memory_fault_open(void)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-	pthread_once(&once, install);
+	pthread_once(&once, install_handler);
 }
 
 const void *dg_copy_caught(void *dst, const void *src, uint64_t n, uint64_t all)

@@ -27,7 +27,7 @@ static struct cold {
 static uint32_t used, live, free_head = UINT32_MAX, free_tail = UINT32_MAX;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-static void reserve(void)
+static void reserve_addresses(void)
 {
 	size_t hots = sizeof *dg_region_table * REGION_TABLE_SIZE,
 	       gated = hots + sizeof *gates * REGION_TABLE_SIZE,
@@ -44,7 +44,7 @@ static void reserve(void)
 int dg_region_table_open(void)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
-	pthread_once(&once, reserve);
+	pthread_once(&once, reserve_addresses);
 	return dg_region_table ? 0
 			       : dg_fail(ENOMEM, "out of address space for the table of %u regions",
 					 REGION_TABLE_SIZE);
@@ -74,7 +74,7 @@ void dg_region_table_set_generation(uint32_t index, uint64_t generation)
 	pthread_mutex_unlock(&lock);
 }
 
-static int take(uint32_t *index)
+static int take_index(uint32_t *index)
 {
 	if (free_head != UINT32_MAX && used - live > MIN_FREE) {
 		*index = free_head;
@@ -97,8 +97,8 @@ static uint64_t id_at(uint32_t index)
 	return colds[index].generation << INDEX_BITS | index;
 }
 
-static void fill(struct dg_region_entry *entry, uint32_t index, const struct dg_region_entry *init,
-		 struct dg_region *r)
+static void fill_entry(struct dg_region_entry *entry, uint32_t index,
+		       const struct dg_region_entry *init, struct dg_region *r)
 {
 	/* All fields except id, which holders of a stale id may load at any time. */
 	entry->base = init->base;
@@ -130,10 +130,10 @@ int dg_region_table_add(struct dg_region *r, const struct dg_region_entry *init)
 	struct dg_device *dev = r->dev;
 	uint32_t index = 0;
 	pthread_mutex_lock(&lock);
-	int rc = take(&index);
+	int rc = take_index(&index);
 	if (!rc) {
 		live++;
-		fill(region_entry_at(index), index, init, r);
+		fill_entry(region_entry_at(index), index, init, r);
 	}
 	pthread_mutex_unlock(&lock);
 	if (rc)

@@ -13,7 +13,7 @@
 
 #include "dgkit.h"
 
-static int refuse(const char *name, int rc)
+static int explain_failure(const char *name, int rc)
 {
 	struct rlimit processes = {0};
 	if (rc != EAGAIN)
@@ -38,7 +38,7 @@ int dg_thread_start(pthread_t *t, const char *name, void *(*run)(void *), void *
 	int rc = pthread_create(t, NULL, run, arg);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	if (rc)
-		return refuse(name, rc);
+		return explain_failure(name, rc);
 	pthread_setname_np(*t, name);
 	return 0;
 }

@@ -171,7 +171,7 @@ static void free_scratch(struct cuda *c)
 	cuda.cuMemRelease(c->scratch);
 }
 
-static void describe(struct dg_device *dev, const struct cuda *c, uint64_t spin_ns)
+static void set_engine_name(struct dg_device *dev, const struct cuda *c, uint64_t spin_ns)
 {
 	char name[64] = "";
 	cuda.cuDeviceGetName(name, sizeof name, c->dev);
@@ -205,7 +205,7 @@ static int cuda_open(struct dg_device *dev, const dg_device_config *cfg, void **
 	pthread_mutex_init(&c->lock, NULL);
 	pthread_mutex_init(&c->spare_lock, NULL);
 	c->serves = cfg->serves;
-	describe(dev, c, cfg->spin_ns);
+	set_engine_name(dev, c, cfg->spin_ns);
 	*state = c;
 	return 0;
 release:

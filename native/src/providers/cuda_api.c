@@ -65,7 +65,7 @@ const char *cuda_name(CUresult code)
 										: "unknown error";
 }
 
-static const char *remedy(CUresult code)
+static const char *remedy_of(CUresult code)
 {
 	switch (code) {
 	case CUDA_ERROR_NO_DEVICE:
@@ -103,5 +103,5 @@ int cuda_start(int *gpus)
 		return 0;
 	/* Called before fork(): a defect of the program, not of the driver. */
 	return dg_fail(code == CUDA_ERROR_NOT_INITIALIZED ? ENODEV : DG_REASON_CUDA,
-		       "no GPU can be used: %s (%d): %s", cuda_name(code), code, remedy(code));
+		       "no GPU can be used: %s (%d): %s", cuda_name(code), code, remedy_of(code));
 }

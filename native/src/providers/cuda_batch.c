@@ -58,8 +58,8 @@ static CUfunction gather_function(struct cuda *c)
 	return c->gather;
 }
 
-static CUresult launch(struct cuda_queue *q, CUstream stream, uint32_t first, uint32_t n,
-		       uint64_t largest)
+static CUresult launch_gather(struct cuda_queue *q, CUstream stream, uint32_t first, uint32_t n,
+			      uint64_t largest)
 {
 	uint32_t mask = q->p->mask, shift = largest <= GATHER_SMALL ? 3 : 5;
 	void *params[] = {&q->gathers, &first, &mask, &n, &shift};
@@ -77,7 +77,7 @@ static void by_kernel(struct cuda_queue *q, const struct group *g)
 			(struct gather_op){gpu_ptr(op->dst), gpu_ptr(op->src), op->size, 0};
 	}
 	q->stream->on_engine = false;
-	CUresult code = launch(q, q->stream->handle, g->first, g->n, g->largest);
+	CUresult code = launch_gather(q, q->stream->handle, g->first, g->n, g->largest);
 	for (uint32_t i = 0; i < g->n && code; i++)
 		sq_entry(q->p, g->first + i)->status = DG_IO_FAILED;
 }
@@ -334,7 +334,7 @@ static void send_canary(struct cuda_queue *q, uint64_t old_ns)
 	if (!c->stream && cuda.cuStreamCreate(&c->stream, CU_STREAM_NON_BLOCKING))
 		return;
 	c->sent_ns = now;
-	if (!launch(q, c->stream, 0, 0, 0) &&
+	if (!launch_gather(q, c->stream, 0, 0, 0) &&
 	    !cuda.cuStreamWriteValue32(c->stream, gpu_ptr(c->flag), c->sent + 1, 0))
 		c->sent++;
 }

@@ -222,7 +222,7 @@ static void post(struct cuda_queue *q, struct cuda_service *s, uint32_t n)
 	q->timed.running = false;
 }
 
-static bool serve(struct cuda_queue *q, struct cuda_service *s)
+static bool offer_to_kernel(struct cuda_queue *q, struct cuda_service *s)
 {
 	if (atomic_load_explicit(&q->p->cq_armed, memory_order_relaxed))
 		return q->n_served; /* the caller may sleep, and the kernel cannot wake it */
@@ -248,7 +248,7 @@ bool cuda_serve(struct cuda_queue *q)
 	if (!s || !sq_peek(q->p))
 		return false;
 	pthread_mutex_lock(&s->lock);
-	const bool keep = serve(q, s);
+	const bool keep = offer_to_kernel(q, s);
 	pthread_mutex_unlock(&s->lock);
 	return keep;
 }

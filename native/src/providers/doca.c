@@ -225,7 +225,7 @@ static int probe_soft(bool deep)
 	return probe(DOCA_SOFT, deep);
 }
 
-static void describe(struct dg_device *dev, const struct doca *d, const char *name)
+static void set_engine_name(struct dg_device *dev, const struct doca *d, const char *name)
 {
 	const char *version = dg_doca.doca_version_runtime ? dg_doca.doca_version_runtime() : "";
 	snprintf(dev->caps.engine, sizeof dev->caps.engine, "%s %s, %s",
@@ -263,7 +263,7 @@ static int open_kind(enum doca_kind kind, struct dg_device *dev, const dg_device
 		rc = dg_fork_watch_last();
 	if (rc)
 		goto close_device;
-	describe(dev, d, name);
+	set_engine_name(dev, d, name);
 	*state = d;
 	return 0;
 close_device:

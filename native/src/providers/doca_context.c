@@ -101,7 +101,7 @@ void dg_doca_tasks_free(struct doca_queue *q)
 	}
 }
 
-static int alloc(struct doca_queue *q, uint32_t n)
+static int allocate_tasks(struct doca_queue *q, uint32_t n)
 {
 	q->tasks = aligned_alloc(64, sizeof *q->tasks * n);
 	q->free = calloc(n, sizeof *q->free);
@@ -137,7 +137,7 @@ static int make_context(struct doca_queue *q)
 	if (dg_doca.doca_dma_cap_get_max_num_tasks &&
 	    !dg_doca.doca_dma_cap_get_max_num_tasks(q->dma, &most) && most && most < n)
 		n = most;
-	TRY(alloc(q, n));
+	TRY(allocate_tasks(q, n));
 	what = "doca_dma_task_memcpy_set_conf";
 	e = dg_doca.doca_dma_task_memcpy_set_conf(q->dma, dg_doca_task_completed,
 						  dg_doca_task_failed, n);

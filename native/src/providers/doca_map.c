@@ -86,7 +86,7 @@ void dg_doca_map_free(struct doca_mmap *map)
 	dg_doca.doca_mmap_destroy(map);
 }
 
-static uint32_t permissions(const struct doca *d, uint32_t access, bool may_export)
+static uint32_t doca_permissions(const struct doca *d, uint32_t access, bool may_export)
 {
 	bool write = access & DG_ACCESS_WRITE;
 	uint32_t p = write ? DOCA_ACCESS_FLAG_LOCAL_READ_WRITE : DOCA_ACCESS_FLAG_LOCAL_READ_ONLY;
@@ -218,7 +218,7 @@ int dg_doca_map(struct dg_device *dev, void *state, struct dg_region *r, const d
 	pthread_mutex_lock(&d->lock);
 	if (m->addr) {
 		entry->base = m->addr;
-		rc = map_own(d, t, m, permissions(d, entry->access, !entry->remote), &t->mmap);
+		rc = map_own(d, t, m, doca_permissions(d, entry->access, !entry->remote), &t->mmap);
 	} else {
 		rc = map_export(d, t, r->descriptor, m, entry);
 	}
@@ -259,7 +259,8 @@ static int exportable(struct doca *d, struct dg_region *r, uint32_t access, stru
 		return 0;
 	}
 	if (!t->readonly)
-		rc = map_own(d, t, &r->memory, permissions(d, DG_ACCESS_READ, true), &t->readonly);
+		rc = map_own(d, t, &r->memory, doca_permissions(d, DG_ACCESS_READ, true),
+			     &t->readonly);
 	*out = t->readonly;
 	return rc;
 }

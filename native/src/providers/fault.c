@@ -58,7 +58,7 @@ struct wrap {
 	struct fault_state rule[];
 };
 
-static const dg_fault_rule *match(struct wrap *w, const struct dg_op *op)
+static const dg_fault_rule *find_rule(struct wrap *w, const struct dg_op *op)
 {
 	for (uint32_t i = 0; i < w->fault->n_rules; i++) {
 		const dg_fault_rule *r = &w->fault->rules[i];
@@ -68,21 +68,21 @@ static const dg_fault_rule *match(struct wrap *w, const struct dg_op *op)
 	return NULL;
 }
 
-static void complete(struct dg_pipe *p, uint32_t slot, uint32_t status, uint64_t stamp_ns)
+static void complete_slot(struct dg_pipe *p, uint32_t slot, uint32_t status, uint64_t stamp_ns)
 {
 	uint32_t done = slot << 8 |
 			(status & 0xff); /* with the inner provider's CQE_SHARED, CQE_LATE and CQE_KERNEL */
 	cq_publish(p, &done, 1, stamp_ns);
 }
 
-static void forward(struct dg_device *dev, struct wrap *w, const struct dg_op *op)
+static void forward_op(struct dg_device *dev, struct wrap *w, const struct dg_op *op)
 {
 	w->forwarded += !(op->flags & DG_CHAIN);
 	sq_put(&w->inner, op, 1);
 	w->fault->inner->doorbell(dev, &w->inner);
 }
 
-static void delay(struct wrap *w, const struct dg_op *op, uint64_t due_ns, bool swap)
+static void delay_op(struct wrap *w, const struct dg_op *op, uint64_t due_ns, bool swap)
 {
 	struct delayed *h = &w->delayed[w->n_delayed++];
 	memcpy(&h->op, op, offsetof(struct dg_op, seq));
@@ -98,7 +98,7 @@ static void release(struct dg_device *dev, struct wrap *w, uint64_t now, bool af
 	for (uint32_t i = 0; i < w->n_delayed; i++) {
 		struct delayed *h = &w->delayed[i];
 		if (now >= h->due_ns || (after && h->swap))
-			forward(dev, w, &h->op);
+			forward_op(dev, w, &h->op);
 		else
 			w->delayed[kept++] = *h;
 	}
@@ -112,48 +112,50 @@ static void fail_due(struct dg_pipe *p, struct wrap *w)
 		const struct failed *f = &w->failed[w->failed_head % w->cap];
 		if ((int32_t)(w->returned - f->after) < 0)
 			break;
-		complete(p, f->slot, f->status, now_ns());
+		complete_slot(p, f->slot, f->status, now_ns());
 	}
 }
 
-static void fail(struct dg_pipe *p, struct wrap *w, const struct dg_op *op, uint32_t status)
+static void fail_op(struct dg_pipe *p, struct wrap *w, const struct dg_op *op, uint32_t status)
 {
 	w->failed[w->failed_tail++ % w->cap] = (struct failed){op->slot, status, w->forwarded};
 	dg_op_leave(op);
 	fail_due(p, w);
 }
 
-static void apply(struct dg_device *dev, struct dg_pipe *p, struct wrap *w, const struct dg_op *op)
+static void apply_rules(struct dg_device *dev, struct dg_pipe *p, struct wrap *w,
+			const struct dg_op *op)
 {
 	/* A chain is one operation: its requests are forwarded unchanged, which keeps their
 	 * order. */
 	bool in_chain = p->moved || (op->flags & DG_CHAIN);
-	const dg_fault_rule *r = in_chain ? NULL : match(w, op);
+	const dg_fault_rule *r = in_chain ? NULL : find_rule(w, op);
 	p->moved = op->flags & DG_CHAIN;
 	if (!r || r->action == DG_FAULT_LOSE) {
 		w->lose[op->slot] = r != NULL;
-		forward(dev, w, op);
+		forward_op(dev, w, op);
 		/* Never between the requests of a chain, where the inner provider would treat them
 		 * as part of it. */
 		if (w->n_delayed && !(op->flags & DG_CHAIN))
 			release(dev, w, 0, true);
 	} else if (r->action == DG_FAULT_ERROR) {
-		fail(p, w, op, (uint32_t)r->status);
+		fail_op(p, w, op, (uint32_t)r->status);
 	} else {
 		w->lose[op->slot] = false;
 		bool swap = r->action == DG_FAULT_REORDER;
-		delay(w, op, add_sat(now_ns(), swap && !r->delay_ns ? REORDER_WAIT_NS : r->delay_ns),
-		      swap);
+		delay_op(w, op,
+			 add_sat(now_ns(), swap && !r->delay_ns ? REORDER_WAIT_NS : r->delay_ns),
+			 swap);
 	}
 }
 
-static void collect(struct dg_pipe *p, struct wrap *w)
+static void collect_inner(struct dg_pipe *p, struct wrap *w)
 {
 	for (struct dg_cqe *e; (e = cq_peek(&w->inner)); w->inner.cq_head++) {
 		uint32_t slot = e->slot_status >> 8;
 		w->returned++;
 		if (!w->lose[slot])
-			complete(p, slot, e->slot_status, e->complete_ns);
+			complete_slot(p, slot, e->slot_status, e->complete_ns);
 		fail_due(p, w);
 	}
 }
@@ -177,15 +179,15 @@ static void fault_poll(struct dg_device *dev, struct dg_pipe *p)
 	w->inner.posted_ns = p->posted_ns;
 	if (w->fault->inner->poll)
 		w->fault->inner->poll(dev, &w->inner);
-	collect(p, w);
+	collect_inner(p, w);
 	if (w->n_delayed)
 		release(dev, w, now_ns(), false);
 	for (struct dg_op *op; (op = sq_peek(p)); p->sq_head++) {
 		if (!p->moved && (w->n_delayed || w->forwarded != w->returned) && fenced(p))
 			break;
-		apply(dev, p, w, op);
+		apply_rules(dev, p, w, op);
 	}
-	collect(p, w);
+	collect_inner(p, w);
 }
 
 static void fault_doorbell(struct dg_device *dev, struct dg_pipe *p)
@@ -355,17 +357,17 @@ static void fault_detach(struct dg_device *dev, struct dg_pipe *p)
 {
 	struct wrap *w = p->provider;
 	w->fault->inner->detach(dev, &w->inner);
-	collect(p, w);
+	collect_inner(p, w);
 	w->returned = w->forwarded; /* none comes back any more */
 	fail_due(p, w);
 	for (uint32_t i = 0; i < w->n_delayed; i++) {
 		dg_op_leave(&w->delayed[i].op);
-		complete(p, w->delayed[i].op.slot, DG_FLUSHED, now_ns());
+		complete_slot(p, w->delayed[i].op.slot, DG_FLUSHED, now_ns());
 	}
 	for (struct dg_op *op; (op = sq_peek(p)); p->sq_head++) {
 		dg_op_leave(op);
 		if (!(op->flags & DG_CHAIN))
-			complete(p, op->slot, DG_FLUSHED, now_ns());
+			complete_slot(p, op->slot, DG_FLUSHED, now_ns());
 	}
 	p->wait_fd = p->event_fd;
 	p->provider = NULL;

@@ -49,7 +49,7 @@ struct engine {
 	pthread_mutex_t lock; /* held while searching for a free place in pipes */
 };
 
-static void count(atomic_uint_least64_t *counter)
+static void add_one(atomic_uint_least64_t *counter)
 {
 	atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);
 }
@@ -96,7 +96,7 @@ static inline void finish(struct dg_pipe *p, const struct dg_op *op, int status,
 	p->sq_head++;
 }
 
-static void publish(struct dg_pipe *p, struct group *g)
+static void publish_group(struct dg_pipe *p, struct group *g)
 {
 	/* Leave the gates first: a caller that has seen the completion may close the region without
 	 * waiting. */
@@ -113,7 +113,7 @@ static void flush_and_detach(struct engine *e, struct dg_pipe *p)
 	struct group g = {.gates.pass = gate_leave};
 	for (struct dg_op *op; (op = sq_peek(p));) {
 		finish(p, op, DG_FLUSHED, &g);
-		publish(p, &g);
+		publish_group(p, &g);
 	}
 	for (uint32_t i = 0; i < MAX_PIPES; i++)
 		if (atomic_load(&e->pipes[i]) == p)
@@ -130,7 +130,7 @@ static bool waits(const struct dg_op *op)
 	return !(op->flags & (OP_PLAIN | OP_ATOMIC)) && !(is_plain(local) && is_plain(remote));
 }
 
-static bool serve(struct engine *e, struct dg_pipe *p)
+static bool serve_pipe(struct engine *e, struct dg_pipe *p)
 {
 	struct group g = {.gates.pass = gate_leave};
 	uint64_t bytes = 0;
@@ -157,7 +157,7 @@ static bool serve(struct engine *e, struct dg_pipe *p)
 			break; /* the requests of a chain share a stamp already */
 		op = sq_has(p, p->sq_head) ? sq_entry(p, p->sq_head) : NULL;
 	}
-	publish(p, &g);
+	publish_group(p, &g);
 	return true;
 }
 
@@ -168,7 +168,7 @@ static bool serve_all(struct engine *e)
 	for (uint32_t i = 0; i < high; i++) {
 		struct dg_pipe *p = atomic_load_explicit(&e->pipes[i], memory_order_acquire);
 		if (p)
-			busy |= serve(e, p);
+			busy |= serve_pipe(e, p);
 	}
 	return busy;
 }
@@ -195,7 +195,7 @@ static void sleep_until_doorbell(struct engine *e)
 	atomic_store_explicit(&e->armed, 1, memory_order_seq_cst);
 	dg_sleeper_barrier();
 	if (!has_work(e)) {
-		count(&e->sleeps);
+		add_one(&e->sleeps);
 		poll(&fd, 1, -1);
 	}
 	atomic_store_explicit(&e->armed, 0, memory_order_relaxed);
@@ -210,7 +210,7 @@ static bool yield(uint64_t now)
 	return now_ns() - now > CROWDED_NS;
 }
 
-static void *run(void *arg)
+static void *engine_thread(void *arg)
 {
 	struct engine *e = arg;
 	uint64_t idle_since = 0;
@@ -270,7 +270,7 @@ static bool soft_separate(struct dg_device *dev, struct dg_pipe *p)
 		return false;
 	sched_setaffinity(tid, sizeof allowed, &allowed);
 	atomic_store_explicit(&e->cpu, -1, memory_order_relaxed);
-	count(&e->moves);
+	add_one(&e->moves);
 	return true;
 }
 
@@ -312,7 +312,7 @@ static int soft_open(struct dg_device *dev, const dg_device_config *cfg, void **
 		return rc;
 	}
 	pthread_mutex_init(&e->lock, NULL);
-	int rc = dg_thread_start(&e->thread, "dgkit-engine", run, e);
+	int rc = dg_thread_start(&e->thread, "dgkit-engine", engine_thread, e);
 	if (rc) {
 		close(e->doorbell);
 		free(e);

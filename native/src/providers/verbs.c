@@ -148,7 +148,7 @@ static void close_port(struct verbs *d)
 		dg_verbs.rdma_destroy_event_channel(d->channel);
 }
 
-static int probe(bool deep)
+static int probe_device(bool deep)
 {
 	struct verbs d = {0};
 	int rc = any_device();
@@ -239,7 +239,7 @@ static int make_objects(struct verbs *d)
 	return rc ? rc : dg_verbs_control_start(d);
 }
 
-static void describe(struct dg_device *dev, const struct verbs *d)
+static void set_engine_name(struct dg_device *dev, const struct verbs *d)
 {
 	snprintf(dev->caps.engine, sizeof dev->caps.engine, "RDMA device %.40s%s", d->name,
 		 !d->software ? "" : ", in software: this machine's CPU");
@@ -301,7 +301,7 @@ static int open_device(struct dg_device *dev, const dg_device_config *cfg, void 
 		free_device(d);
 		return rc;
 	}
-	describe(dev, d);
+	set_engine_name(dev, d);
 	*state = d;
 	return 0;
 }
@@ -316,7 +316,7 @@ static void close_device(struct dg_device *dev, void *state)
 
 const struct dg_ops dg_verbs_ops = {
 	.name = "verbs",
-	.probe = probe,
+	.probe = probe_device,
 	.open = open_device,
 	.close = close_device,
 	.attach = dg_verbs_attach,

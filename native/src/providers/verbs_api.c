@@ -26,7 +26,7 @@ static void *open_library(const char *file)
 	return lib;
 }
 
-static void *symbol(void *lib, const char *name)
+static void *find_symbol(void *lib, const char *name)
 {
 	void *found = lib ? dlsym(lib, name) : NULL;
 	if (lib && !found && !load_error[0])
@@ -40,9 +40,9 @@ static void load(void)
 {
 	void *ibverbs = open_library("libibverbs.so.1"), *rdmacm = open_library("librdmacm.so.1");
 #define FROM_IBVERBS(type, name, params) \
-	dg_verbs.name = (type(*) params)(uintptr_t)symbol(ibverbs, #name);
+	dg_verbs.name = (type(*) params)(uintptr_t)find_symbol(ibverbs, #name);
 #define FROM_RDMACM(type, name, params) \
-	dg_verbs.name = (type(*) params)(uintptr_t)symbol(rdmacm, #name);
+	dg_verbs.name = (type(*) params)(uintptr_t)find_symbol(rdmacm, #name);
 #define OPTIONAL_FROM_IBVERBS(type, name, params) \
 	dg_verbs.name = (type(*) params)(uintptr_t)(ibverbs ? dlsym(ibverbs, #name) : NULL);
 	IBVERBS_FUNCTIONS(FROM_IBVERBS)

@@ -46,8 +46,8 @@ static int64_t poll_once(struct ibv_cq *cq, uint32_t ended)
 	return n < 0 ? -EIO : last;
 }
 
-static int loop(struct verbs_queue *q, struct ibv_qp *qp, struct ibv_send_wr *wrs, uint32_t count,
-		uint32_t window, uint64_t *samples_ns)
+static int run_bare_loop(struct verbs_queue *q, struct ibv_qp *qp, struct ibv_send_wr *wrs,
+			 uint32_t count, uint32_t window, uint64_t *samples_ns)
 {
 	uint32_t posted = 0, ended = 0;
 	uint64_t before = now_ns();
@@ -116,7 +116,7 @@ int dg_verbs_bare(struct dg_device *dev, struct dg_pipe *p, const struct dg_op *
 				.rdma = {.remote_addr = (uintptr_t)(write ? op->dst : op->src),
 					 .rkey = endpoint_rkey(ep, op->remote)},
 			};
-		rc = loop(q, endpoint_qp(ep), wrs, count, window, samples_ns);
+		rc = run_bare_loop(q, endpoint_qp(ep), wrs, count, window, samples_ns);
 		if (rc < 0) {
 			dg_verbs_endpoint_break(q, ep);
 			rc = dg_fail(-rc, "an RDMA operation of the measurement failed, or did "

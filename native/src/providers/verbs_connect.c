@@ -37,7 +37,7 @@ struct event {
 	uint8_t data[256];
 };
 
-static void settle(struct verbs_conn *c, enum conn_state state)
+static void set_state(struct verbs_conn *c, enum conn_state state)
 {
 	atomic_store_explicit(&c->state, state, memory_order_seq_cst);
 	pthread_cond_broadcast(&c->d->changed);
@@ -51,20 +51,20 @@ void dg_verbs_conn_ended(struct verbs_conn *c)
 {
 	/* Flush the work requests in flight, which would otherwise wait for their retries. */
 	dg_verbs_disconnect(c->d, c->id);
-	settle(c, CONN_ENDED);
+	set_state(c, CONN_ENDED);
 }
 
-static void fail(struct verbs_conn *c, int err, const char *format, ...)
+static void fail_connection(struct verbs_conn *c, int err, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
-static void fail(struct verbs_conn *c, int err, const char *format, ...)
+static void fail_connection(struct verbs_conn *c, int err, const char *format, ...)
 {
 	va_list args;
 	va_start(args, format);
 	vsnprintf(c->why, sizeof c->why, format, args);
 	va_end(args);
 	c->error = err;
-	settle(c, CONN_FAILED);
+	set_state(c, CONN_FAILED);
 }
 
 struct address_text dg_verbs_address_text(const struct sockaddr_storage *address)
@@ -101,16 +101,20 @@ static void unreachable(struct verbs_conn *c, int err)
 	struct address_text to = dg_verbs_address_text(&c->to),
 			    from = dg_verbs_address_text(&c->d->address);
 	if (err == EXDEV || err == EINVAL || !dg_verbs_has_route(&c->d->address, &c->to))
-		fail(c, EXDEV,
-		     "the exporter's address %s is not on the network of %s (%s): check the way to "
-		     "it (ip route get %s), or have the other side export with a device on this "
-		     "network",
-		     to.text, c->d->name, from.text, to.text);
+		fail_connection(
+			c, EXDEV,
+			"the exporter's address %s is not on the network of %s (%s): check the way "
+			"to "
+			"it (ip route get %s), or have the other side export with a device on this "
+			"network",
+			to.text, c->d->name, from.text, to.text);
 	else
-		fail(c, ENOTCONN,
-		     "the exporter's address %s does not answer on the network of %s (%s; %s): check "
-		     "that its machine and its link are up (ip neigh show %s; rdma link)",
-		     to.text, c->d->name, from.text, strerror(err), to.text);
+		fail_connection(
+			c, ENOTCONN,
+			"the exporter's address %s does not answer on the network of %s (%s; %s): "
+			"check "
+			"that its machine and its link are up (ip neigh show %s; rdma link)",
+			to.text, c->d->name, from.text, strerror(err), to.text);
 }
 
 /* Creates the queue pair and sends the request, once the exporter's address is known. */
@@ -143,7 +147,7 @@ static void ask(struct verbs_conn *c)
 	if (!rc && !c->cq)
 		rc = dg_verbs_link_open(d, &c->link, c->id->qp, c->peer);
 	if (rc) {
-		fail(c, -rc, "%s has no more queue pairs (%s)", d->name, strerror(-rc));
+		fail_connection(c, -rc, "%s has no more queue pairs (%s)", d->name, strerror(-rc));
 		return;
 	}
 	c->max_inline = qp.cap.max_inline_data;
@@ -152,17 +156,17 @@ static void ask(struct verbs_conn *c)
 	if (dg_verbs.rdma_set_option(c->id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT,
 				     &d->ack_timeout, sizeof d->ack_timeout) &&
 	    errno != ENOSYS) {
-		fail(c, errno, "%s rejects the acknowledgement time-out (%s)", d->name,
-		     strerror(errno));
+		fail_connection(c, errno, "%s rejects the acknowledgement time-out (%s)", d->name,
+				strerror(errno));
 		return;
 	}
 	c->step = STEP_ANSWER;
 	if (dg_verbs.rdma_connect(c->id, &param))
-		fail(c, ENOTCONN, "the connection request to the exporter failed (%s)",
-		     strerror(errno));
+		fail_connection(c, ENOTCONN, "the connection request to the exporter failed (%s)",
+				strerror(errno));
 }
 
-static void refused(struct verbs_conn *c, const struct event *e)
+static void handle_refusal(struct verbs_conn *c, const struct event *e)
 {
 	struct verbs_reply refusal = {0};
 	if (e->status == RDMA_REJECTED_BY_PEER && e->conn.private_data_len >= sizeof refusal)
@@ -174,32 +178,38 @@ static void refused(struct verbs_conn *c, const struct event *e)
 		return;
 	}
 	if (refusal.magic != VERBS_MAGIC || !refusal.error || refusal.error > 4095)
-		fail(c, ENOTCONN, "nothing listens there: the exporter has ended (reason %d)",
-		     e->status);
+		fail_connection(c, ENOTCONN,
+				"nothing listens there: the exporter has ended (reason %d)",
+				e->status);
 	else if (refusal.error == ENOKEY)
-		fail(c, ENOKEY, "the exporter has no region for this descriptor: it was closed, or "
+		fail_connection(c, ENOKEY,
+				"the exporter has no region for this descriptor: it was closed, or "
 				"the descriptor is forged");
 	else if (refusal.error == EMFILE)
-		fail(c, EMFILE, "the exporter has %u connections, or no protection domain for another one: "
-				"close imports or queues of its regions", VERBS_MAX_GUESTS);
+		fail_connection(
+			c, EMFILE,
+			"the exporter has %u connections, or no protection domain for another one: "
+			"close imports or queues of its regions",
+			VERBS_MAX_GUESTS);
 	else if (refusal.error == ENOMEM)
-		fail(c, ENOMEM, "the exporter cannot pin the region's memory for this connection: "
+		fail_connection(c, ENOMEM,
+				"the exporter cannot pin the region's memory for this connection: "
 				"raise the limit of locked memory there (ulimit -l; memlock in "
 				"/etc/security/limits.conf)");
 	else
-		fail(c, (int)refusal.error, "the exporter refused (%s)",
-		     strerror((int)refusal.error));
+		fail_connection(c, (int)refusal.error, "the exporter refused (%s)",
+				strerror((int)refusal.error));
 }
 
-static void established(struct verbs_conn *c, const struct event *e)
+static void handle_established(struct verbs_conn *c, const struct event *e)
 {
 	if (e->conn.private_data_len >= sizeof c->reply)
 		memcpy(&c->reply, e->data, sizeof c->reply);
 	c->link.remote_address = c->reply.address;
 	if (c->reply.magic != VERBS_MAGIC)
-		fail(c, EBADMSG, "the exporter's answer is malformed");
+		fail_connection(c, EBADMSG, "the exporter's answer is malformed");
 	else
-		settle(c, CONN_READY);
+		set_state(c, CONN_READY);
 }
 
 /* The event that each step waits for. An event of another step is repeated or late and is ignored;
@@ -224,11 +234,11 @@ static void next_step(struct verbs_conn *c, const struct event *e)
 		ask(c);
 		return;
 	default:
-		established(c, e);
+		handle_established(c, e);
 	}
 }
 
-static void connecting(struct verbs_conn *c, const struct event *e)
+static void handle_connecting(struct verbs_conn *c, const struct event *e)
 {
 	if (c->again_ns)
 		return;
@@ -237,12 +247,12 @@ static void connecting(struct verbs_conn *c, const struct event *e)
 	else if (e->event == steps[c->step].failed)
 		unreachable(c, e->status < 0 ? -e->status : ENOTCONN);
 	else if (c->step == STEP_ANSWER && e->event == RDMA_CM_EVENT_REJECTED)
-		refused(c, e);
+		handle_refusal(c, e);
 	else if (e->event == RDMA_CM_EVENT_DISCONNECTED)
-		fail(c, ENOTCONN, "the exporter ended while connecting");
+		fail_connection(c, ENOTCONN, "the exporter ended while connecting");
 	else if (c->step == STEP_ANSWER && e->event == RDMA_CM_EVENT_CONNECT_ERROR)
-		fail(c, ENOTCONN, "the connection to the exporter failed (%s)",
-		     strerror(e->status < 0 ? -e->status : e->status));
+		fail_connection(c, ENOTCONN, "the connection to the exporter failed (%s)",
+				strerror(e->status < 0 ? -e->status : e->status));
 }
 
 static void importer_event(struct verbs_conn *c, const struct event *e)
@@ -251,9 +261,10 @@ static void importer_event(struct verbs_conn *c, const struct event *e)
 	if (e->event == RDMA_CM_EVENT_DEVICE_REMOVAL)
 		atomic_store(&c->d->removed, true);
 	if (e->event == RDMA_CM_EVENT_DEVICE_REMOVAL && state == CONN_CONNECTING)
-		fail(c, DG_REASON_RDMA_DEVICE, "the RDMA device %s was removed", c->d->name);
+		fail_connection(c, DG_REASON_RDMA_DEVICE, "the RDMA device %s was removed",
+				c->d->name);
 	else if (state == CONN_CONNECTING)
-		connecting(c, e);
+		handle_connecting(c, e);
 	else if (state == CONN_READY && (e->event == RDMA_CM_EVENT_DISCONNECTED ||
 					 e->event == RDMA_CM_EVENT_DEVICE_REMOVAL))
 		dg_verbs_conn_ended(c);
@@ -319,22 +330,24 @@ static int resolve(struct verbs_conn *c)
 	return 0;
 }
 
-static void late(struct verbs_conn *c)
+static void handle_timeout(struct verbs_conn *c)
 {
 	struct address_text to = dg_verbs_address_text(&c->to);
 	unsigned seconds = (unsigned)(VERBS_CONNECT_NS / 1000000000u);
 	if (c->refusals)
-		fail(c, ETIMEDOUT,
-		     "the exporter at %s did not take this connection within %u s: more than %u "
-		     "requests of others are waiting there",
-		     to.text, seconds, VERBS_BACKLOG);
+		fail_connection(
+			c, ETIMEDOUT,
+			"the exporter at %s did not take this connection within %u s: more than %u "
+			"requests of others are waiting there",
+			to.text, seconds, VERBS_BACKLOG);
 	else
-		fail(c, ETIMEDOUT, "the exporter at %s did not answer within %u s%s", to.text,
-		     seconds,
-		     c->d->software ? ": if its link, or that of this machine, was down before, "
-				      "recreate the Soft-RoCE device there (rdma link delete; "
-				      "rdma link add)"
-				    : "");
+		fail_connection(
+			c, ETIMEDOUT, "the exporter at %s did not answer within %u s%s", to.text,
+			seconds,
+			c->d->software ? ": if its link, or that of this machine, was down before, "
+					 "recreate the Soft-RoCE device there (rdma link delete; "
+					 "rdma link add)"
+				       : "");
 }
 
 /* Fails the connections whose deadline has passed, and repeats requests that were refused for lack
@@ -347,11 +360,12 @@ static int check_deadlines(struct verbs *d)
 			continue;
 		int rc = 0;
 		if (now_ns() >= c->deadline_ns)
-			late(c);
+			handle_timeout(c);
 		else if (c->again_ns && now_ns() >= c->again_ns)
 			rc = resolve(c);
 		if (rc)
-			fail(c, -rc, "cannot make an RDMA connection (%s)", strerror(-rc));
+			fail_connection(c, -rc, "cannot make an RDMA connection (%s)",
+					strerror(-rc));
 		sleep_ms = TICK_MS;
 	}
 	return sleep_ms;
@@ -362,7 +376,7 @@ static int sooner(int a_ms, int b_ms)
 	return a_ms < 0 || (b_ms >= 0 && b_ms < a_ms) ? b_ms : a_ms;
 }
 
-static void handle(struct verbs *d, const struct event *e)
+static void handle_event(struct verbs *d, const struct event *e)
 {
 	struct verbs_conn *c = importer_of(e);
 	if (dg_verbs_id_waits(e->id))
@@ -373,7 +387,7 @@ static void handle(struct verbs *d, const struct event *e)
 		exporter_event(d, e);
 }
 
-static void *control(void *arg)
+static void *control_thread(void *arg)
 {
 	struct verbs *d = arg;
 	struct pollfd fds[] = {{d->channel->fd, POLLIN, 0},
@@ -391,7 +405,7 @@ static void *control(void *arg)
 			dg_devices_poll();
 		pthread_mutex_lock(&d->lock);
 		for (int i = 0; i < EVENTS && take_event(d, &e); i++)
-			handle(d, &e);
+			handle_event(d, &e);
 		dg_verbs_notices(d);
 		sleep_ms = sooner(dg_verbs_probe(d), check_deadlines(d));
 		sleep_ms = sooner(sleep_ms, dg_verbs_look_at_port(d));
@@ -414,7 +428,7 @@ int dg_verbs_control_start(struct verbs *d)
 	if (d->wake_fd < 0 || set_nonblocking(d->channel->fd) ||
 	    set_nonblocking(d->notice_channel->fd))
 		return dg_fail_errno("cannot set up the events of RDMA connections");
-	return dg_thread_start(&d->thread, "dgkit-verbs", control, d);
+	return dg_thread_start(&d->thread, "dgkit-verbs", control_thread, d);
 }
 
 void dg_verbs_control_stop(struct verbs *d)

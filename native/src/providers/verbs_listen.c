@@ -12,8 +12,9 @@
 #include "share/server.h"
 #include "verbs_provider.h"
 
-static struct rdma_conn_param answer(const struct verbs *d, const struct verbs_reply *reply,
-				     const struct rdma_conn_param *asked)
+static struct rdma_conn_param accept_parameters(const struct verbs *d,
+						const struct verbs_reply *reply,
+						const struct rdma_conn_param *asked)
 {
 	return (struct rdma_conn_param){
 		.private_data = reply,
@@ -51,7 +52,7 @@ static int admit(struct verbs *d, struct verbs_guest *g, const struct verbs_requ
 		.atomics = d->atomics,
 		.registration = r->registration,
 	};
-	struct rdma_conn_param param = answer(d, &reply, asked);
+	struct rdma_conn_param param = accept_parameters(d, &reply, asked);
 	g->peer = dg_verbs_peer_join(d, NULL, q->importer);
 	if (!g->peer)
 		return -ENOMEM;
@@ -66,8 +67,8 @@ static int admit(struct verbs *d, struct verbs_guest *g, const struct verbs_requ
 	return dg_verbs.rdma_accept(g->id, &param) ? -errno : 0;
 }
 
-static int check(const struct verbs *d, const struct rdma_cm_id *id,
-		 const struct rdma_conn_param *asked, struct verbs_request *q)
+static int check_request(const struct verbs *d, const struct rdma_cm_id *id,
+			 const struct rdma_conn_param *asked, struct verbs_request *q)
 {
 	if (!asked->private_data || asked->private_data_len < sizeof *q)
 		return -EBADMSG;
@@ -83,12 +84,13 @@ static int check(const struct verbs *d, const struct rdma_cm_id *id,
 	return id->verbs == d->context ? 0 : -EXDEV;
 }
 
-static int serve(struct verbs *d, struct rdma_cm_id *id, const struct rdma_conn_param *asked)
+static int serve_request(struct verbs *d, struct rdma_cm_id *id,
+			 const struct rdma_conn_param *asked)
 {
 	struct verbs_request q;
 	struct dg_region *r;
 	uint32_t access;
-	int rc = check(d, id, asked, &q);
+	int rc = check_request(d, id, asked, &q);
 	if (!rc)
 		rc = dg_share_enter(q.key, d->dev, &r, &access);
 	if (rc)
@@ -118,7 +120,7 @@ static int serve(struct verbs *d, struct rdma_cm_id *id, const struct rdma_conn_
 
 void dg_verbs_serve(struct verbs *d, struct rdma_cm_id *id, const struct rdma_conn_param *asked)
 {
-	int rc = serve(d, id, asked);
+	int rc = serve_request(d, id, asked);
 	if (!rc)
 		return;
 	const struct verbs_reply refusal = {.magic = VERBS_MAGIC, .error = (uint32_t)-rc};

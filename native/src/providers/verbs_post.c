@@ -144,7 +144,7 @@ static int failure(struct verbs_queue *q, struct verbs_endpoint *ep, int wc_stat
 	return ep->status ? ep->status : DG_IO_FAILED;
 }
 
-static void take(struct verbs_queue *q, const struct ibv_wc *wc)
+static void take_completion(struct verbs_queue *q, const struct ibv_wc *wc)
 {
 	uint32_t number = (uint32_t)(wc->wr_id >> 32), place = (uint32_t)wc->wr_id;
 	struct verbs_endpoint *ep = q->endpoints[number & (VERBS_ENDPOINTS - 1)];
@@ -454,7 +454,7 @@ static struct verbs_work *work_new(struct verbs_queue *q, uint32_t local, uint32
 	return w;
 }
 
-static void begin(struct verbs_queue *q, const struct dg_op *op)
+static void begin_work(struct verbs_queue *q, const struct dg_op *op)
 {
 	if ((op->flags & DG_CHAIN) && !q->chain)
 		q->chain = work_new(q, NO_REGION, NO_REGION);
@@ -491,7 +491,7 @@ static bool submit_op(struct verbs_queue *q, const struct dg_op *op)
 	if (!q->current) {
 		if ((op->flags & DG_FENCE) && q->in_flight)
 			return false;
-		begin(q, op);
+		begin_work(q, op);
 	}
 	int status = DG_OK;
 	while (p->progress < total) {
@@ -609,7 +609,7 @@ static void take_completions(struct verbs_queue *q)
 	while (q->in_flight && n == WC_BATCH) {
 		n = q->cq->context->poll_cq(q->cq, WC_BATCH, wcs);
 		for (int i = 0; i < n; i++)
-			take(q, &wcs[i]);
+			take_completion(q, &wcs[i]);
 	}
 }
 
@@ -640,7 +640,7 @@ void dg_verbs_flush(struct verbs_queue *q)
 	}
 	for (struct dg_op *op; (op = next_op(q));) {
 		if (!q->current)
-			begin(q, op);
+			begin_work(q, op);
 		finish(q, op, DG_FLUSHED);
 	}
 	ended_publish(&q->ended, q->p);

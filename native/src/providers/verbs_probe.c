@@ -131,7 +131,7 @@ static void peer_lost(struct verbs *d, struct verbs_peer *p)
 	dg_verbs_peer_leave(d, p);
 }
 
-static void answered(struct verbs *d, const struct ibv_wc *wc)
+static void probe_answered(struct verbs *d, const struct ibv_wc *wc)
 {
 	struct verbs_peer *p = d->peers;
 	while (p && p->probe != wc->wr_id)
@@ -179,7 +179,7 @@ int dg_verbs_probe(struct verbs *d)
 	for (int n = WC_BATCH; n == WC_BATCH;) {
 		n = d->probe_cq->context->poll_cq(d->probe_cq, WC_BATCH, wcs);
 		for (int i = 0; i < n; i++)
-			answered(d, &wcs[i]);
+			probe_answered(d, &wcs[i]);
 	}
 	for (struct verbs_peer *p = d->peers, *next; p; p = next) {
 		next = p->next;

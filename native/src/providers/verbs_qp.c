@@ -153,8 +153,8 @@ static int add_registration(const struct verbs *d, struct verbs_qp *qp, const st
 	return 0;
 }
 
-static int grant(struct dg_device *dev, struct dg_qp *core, struct dg_region *r, uint32_t access,
-		 uint32_t *rkey)
+static int grant_rkey(struct dg_device *dev, struct dg_qp *core, struct dg_region *r,
+		      uint32_t access, uint32_t *rkey)
 {
 	struct verbs_qp *qp = core->provider;
 	struct verbs_registration *g;
@@ -187,7 +187,7 @@ uint32_t dg_verbs_qp_lkey(struct verbs_qp *qp, uint32_t region)
 	return g->mr->lkey;
 }
 
-static int check(struct dg_device *dev, struct dg_qp *core, struct dg_region *local)
+static int check_qp(struct dg_device *dev, struct dg_qp *core, struct dg_region *local)
 {
 	struct verbs_qp *qp = core->provider;
 	struct verbs_registration *g;
@@ -212,7 +212,7 @@ static int check(struct dg_device *dev, struct dg_qp *core, struct dg_region *lo
 	return rc;
 }
 
-static int import(struct dg_device *dev, struct dg_region *r, uint32_t rkey)
+static int import_rkey(struct dg_device *dev, struct dg_region *r, uint32_t rkey)
 {
 	(void)dev;
 	struct verbs_region *t = dg_verbs_region_new();
@@ -340,8 +340,8 @@ static void close_qp(struct dg_device *dev, struct dg_qp *core)
 const struct dg_qp_ops dg_verbs_qp_ops = {
 	.open = open_qp,
 	.connect = connect_qp,
-	.grant = grant,
-	.import = import,
-	.check = check,
+	.grant = grant_rkey,
+	.import = import_rkey,
+	.check = check_qp,
 	.close = close_qp,
 };

@@ -126,7 +126,7 @@ static bool is_broken(const struct verbs_queue *q)
 
 LISTED_QUEUE_OPS(verbs)
 
-static void forget(struct listed_queue *listed, uint32_t region)
+static void forget_region(struct listed_queue *listed, uint32_t region)
 {
 	struct verbs_queue *q = (struct verbs_queue *)listed;
 	dg_verbs_endpoint_close(q, region);
@@ -135,5 +135,5 @@ static void forget(struct listed_queue *listed, uint32_t region)
 
 void dg_verbs_release_region(struct verbs *d, uint32_t region)
 {
-	queue_list_release(&d->queues, forget, region);
+	queue_list_release(&d->queues, forget_region, region);
 }

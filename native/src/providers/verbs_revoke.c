@@ -45,7 +45,7 @@ static void answer(struct verbs *d)
 
 /* Both sides. */
 
-static void take(struct verbs *d, const struct ibv_wc *wc)
+static void take_completion(struct verbs *d, const struct ibv_wc *wc)
 {
 	struct verbs_link *l = d->links;
 	while (l && l->number != wc->wr_id)
@@ -79,7 +79,7 @@ void dg_verbs_notices(struct verbs *d)
 	for (int n = WC_BATCH; n == WC_BATCH;) {
 		n = d->notice_cq->context->poll_cq(d->notice_cq, WC_BATCH, wcs);
 		for (int i = 0; i < n; i++)
-			take(d, &wcs[i]);
+			take_completion(d, &wcs[i]);
 	}
 	answer(d);
 }

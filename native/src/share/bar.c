@@ -89,7 +89,7 @@ static int check_header(struct dg_bar *b, uint64_t file_size, const uint8_t *id)
 	return 0;
 }
 
-static int map(struct dg_bar *b, uint64_t file_size)
+static int map_bar(struct dg_bar *b, uint64_t file_size)
 {
 	uint64_t size = b->whole ? file_size : BAR_TABLE;
 	void *at = MAP_FAILED;
@@ -132,7 +132,7 @@ static int bar_new(int fd, uint64_t start, uint64_t file_size, const uint8_t *id
 	b->fd = open(name, O_RDWR | O_CLOEXEC);
 	int rc = b->fd < 0 ? dg_fail_errno("cannot open the file of a BAR again") : 0;
 	if (!rc)
-		rc = map(b, file_size);
+		rc = map_bar(b, file_size);
 	if (!rc)
 		rc = check_header(b, file_size, id);
 	if (rc)

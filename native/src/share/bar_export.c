@@ -72,7 +72,7 @@ static int take_page(struct dg_bar *b, uint32_t *page)
 		       BAR_PAGES);
 }
 
-static void fill(struct bar_page *p, const struct bar_blob *blob)
+static void fill_page(struct bar_page *p, const struct bar_blob *blob)
 {
 	for (uint32_t i = 0; i < BAR_SLOTS; i++) {
 		atomic_store_explicit(&p->slots[i].gate.posted, 0, memory_order_relaxed);
@@ -96,7 +96,7 @@ int dg_bar_open(struct dg_bar *b, struct bar_blob *blob)
 	dg_bar_lock();
 	int rc = take_page(b, &blob->page);
 	if (!rc)
-		fill(bar_page_at(b, blob->page), blob);
+		fill_page(bar_page_at(b, blob->page), blob);
 	dg_bar_unlock();
 	return rc;
 }

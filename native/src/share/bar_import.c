@@ -115,7 +115,7 @@ static int take_slot(struct dg_bar *b, uint32_t page, uint32_t *slot)
 		       BAR_SLOTS);
 }
 
-static int claim(struct dg_bar *b, const struct bar_blob *blob, uint32_t *slot)
+static int claim_slot(struct dg_bar *b, const struct bar_blob *blob, uint32_t *slot)
 {
 	uint64_t boot_id[2];
 	int rc = dg_boot_id((uint8_t *)boot_id);
@@ -146,7 +146,7 @@ int dg_bar_claim(struct dg_bar *b, const struct bar_blob *blob, uint32_t *slot)
 	dg_bar_lock();
 	int rc = check_export(b, blob);
 	if (!rc)
-		rc = claim(b, blob, slot);
+		rc = claim_slot(b, blob, slot);
 	dg_bar_unlock();
 	return rc;
 }

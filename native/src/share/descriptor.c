@@ -86,7 +86,7 @@ int dg_descriptor_pack(struct dg_descriptor *d, uint8_t *buf, size_t cap)
 	return d->length;
 }
 
-static int check(const struct dg_descriptor *d, size_t len)
+static int check_header(const struct dg_descriptor *d, size_t len)
 {
 	if (d->magic != DESCRIPTOR_MAGIC)
 		return dg_fail(
@@ -114,7 +114,7 @@ int dg_descriptor_parse(const uint8_t *buf, size_t len, struct dg_descriptor *d)
 			       "the descriptor is truncated: it has %zu bytes, the minimum is %zu",
 			       len, HEADER);
 	memcpy(d, buf, len < sizeof *d ? len : sizeof *d);
-	TRY(check(d, len));
+	TRY(check_header(d, len));
 	uint32_t sum = d->checksum;
 	d->checksum = 0;
 	if (checksum((const uint8_t *)d, len) != sum)

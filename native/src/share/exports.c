@@ -45,16 +45,16 @@ static struct dg_export *table[BUCKETS];
 static struct conn *conns; /* all connections of importers */
 static struct conn *self_conn; /* this process's own connection, if it imports from itself */
 
-static uint32_t bucket(const uint8_t key[16])
+static uint32_t bucket_of(const uint8_t key[16])
 {
 	uint32_t h;
 	memcpy(&h, key, sizeof h);
 	return h % BUCKETS;
 }
 
-static struct dg_export *find(const uint8_t key[16])
+static struct dg_export *find_export(const uint8_t key[16])
 {
-	struct dg_export *e = table[bucket(key)];
+	struct dg_export *e = table[bucket_of(key)];
 	while (e && memcmp(e->key, key, 16))
 		e = e->next_hash;
 	return e;
@@ -87,8 +87,8 @@ int dg_share_export(struct dg_region *r, uint32_t access, uint8_t key[16])
 		e->region = r;
 		e->next_region = r->exports;
 		r->exports = e;
-		e->next_hash = table[bucket(e->key)];
-		table[bucket(e->key)] = e;
+		e->next_hash = table[bucket_of(e->key)];
+		table[bucket_of(e->key)] = e;
 	}
 	memcpy(key, e->key, 16);
 unlock:
@@ -101,7 +101,7 @@ int dg_share_enter(const uint8_t key[16], const struct dg_device *dev, struct dg
 {
 	dg_share_lock();
 	/* Under the lock: a region that is in the table is not freed. */
-	struct dg_export *e = find(key);
+	struct dg_export *e = find_export(key);
 	bool entered = e && e->region->dev == dev && life_enter(&e->region->life);
 	if (entered) {
 		*out = e->region;
@@ -114,7 +114,7 @@ int dg_share_enter(const uint8_t key[16], const struct dg_device *dev, struct dg
 static void remove_exports(struct dg_region *r)
 {
 	while (r->exports) {
-		struct dg_export *e = r->exports, **at = &table[bucket(e->key)];
+		struct dg_export *e = r->exports, **at = &table[bucket_of(e->key)];
 		while (*at != e)
 			at = &(*at)->next_hash;
 		*at = e->next_hash;
@@ -383,7 +383,7 @@ static int reply_fds(struct conn *c, struct dg_region *r, struct dg_share_reply 
 int dg_conn_import(struct conn *c, const struct dg_share_request *q, struct dg_share_reply *a,
 		   int fds[2], int *n_fds)
 {
-	struct dg_export *e = find(q->key);
+	struct dg_export *e = find_export(q->key);
 	if (!e)
 		return dg_fail(ENOKEY, "the exporter has no region for this descriptor: it was "
 				       "closed, or the descriptor is forged");

@@ -266,7 +266,7 @@ static int import(struct conn *c, const struct dg_share_request *q, struct dg_sh
 	return rc ? rc : dg_conn_import(c, q, a, fds, n_fds);
 }
 
-static void reply(struct conn *c, const struct dg_share_request *q)
+static void reply_to(struct conn *c, const struct dg_share_request *q)
 {
 	struct dg_share_reply a = {.magic = SHARE_MAGIC, .version = SHARE_VERSION, .tag = q->tag};
 	int fds[2], n_fds = 0, rc = 0;
@@ -323,10 +323,10 @@ static void on_conn(struct conn *c, uint32_t events)
 	else if (q.kind == SHARE_RELEASE && q.version == SHARE_VERSION)
 		dg_conn_release(c, q.slot);
 	else
-		reply(c, &q);
+		reply_to(c, &q);
 }
 
-static void *run(void *unused)
+static void *server_thread(void *unused)
 {
 	struct epoll_event e;
 	(void)unused;
@@ -481,7 +481,7 @@ static int open_all(void)
 	    watch(server.stop_fd, EPOLLIN, ON_STOP) || watch(server.poll_fd, EPOLLIN, ON_POLL))
 		return dg_fail_errno("cannot set up the share server's epoll");
 	set_poll_timer();
-	return dg_thread_start(&server.thread, "dgkit-share", run, NULL);
+	return dg_thread_start(&server.thread, "dgkit-share", server_thread, NULL);
 }
 
 int dg_share_server_acquire(void)

@@ -221,7 +221,7 @@ static void print_help_or_version(const struct line *l)
 	exit(EXIT_SUCCESS);
 }
 
-static doca_error_t run(struct line *l)
+static doca_error_t run_callbacks(struct line *l)
 {
 	for (struct doca_argp_param *p = argp.params; p; p = p->next)
 		p->on_line = false;
@@ -269,7 +269,7 @@ doca_error_t doca_argp_start(int argc, char **argv)
 	if (!l.given)
 		return REFUSE(DOCA_ERROR_NO_MEMORY, "no memory for %zu flags", letters);
 	argp.running = true;
-	doca_error_t error = run(&l);
+	doca_error_t error = run_callbacks(&l);
 	argp.running = false;
 	free(l.given);
 	return error;

@@ -273,7 +273,7 @@ static doca_error_t read_file(struct functions *out, const char *path, FILE *fil
 	return error;
 }
 
-static void defaults(struct functions *out)
+static void default_functions(struct functions *out)
 {
 	out->rep_pci = REP_PCI;
 	out->n = 2;
@@ -295,7 +295,7 @@ doca_error_t softdoca_functions(struct functions *out)
 		return MISCONFIGURED("SOFTDOCA_SIDE='%s' is not %s", side, keys[KEY_SIDE].wanted);
 	out->side = of_side.side;
 	if (!path || !*path) {
-		defaults(out);
+		default_functions(out);
 		return DOCA_SUCCESS;
 	}
 	FILE *file = fopen(path, "re");

@@ -64,7 +64,7 @@ static bool look_up(const struct named *names, const char *text, uint64_t *out)
 	return false;
 }
 
-static void put(dg_fault_rule *rule, enum field field, uint64_t value)
+static void set_field(dg_fault_rule *rule, enum field field, uint64_t value)
 {
 	switch (field) {
 	case OPS:
@@ -123,7 +123,7 @@ static bool set_key(dg_fault_rule *rule, uint32_t *given, int number, char *word
 			return BAD("rule %d: %s='%s' is not a number from %llu to %llu", number,
 				   word, text, (unsigned long long)keys[i].least,
 				   (unsigned long long)keys[i].most);
-		put(rule, keys[i].field, value * keys[i].unit);
+		set_field(rule, keys[i].field, value * keys[i].unit);
 		return true;
 	}
 	return BAD("rule %d: key %s (value '%s') is unknown: the keys are ops status every "

@@ -30,7 +30,7 @@ static void __attribute__((constructor(200))) watch_forks(void)
 	pthread_atfork(before_fork, after_fork, after_fork);
 }
 
-static uint32_t number(const struct key *k)
+static uint32_t key_number(const struct key *k)
 {
 	return (uint32_t)(k - keys) << 8 | k->generation;
 }
@@ -57,7 +57,7 @@ doca_error_t frame_key_get(const void *owner, const char *addr, const char *base
 		last = (uint32_t)(k - keys);
 	}
 	if (k)
-		*key = number(k);
+		*key = key_number(k);
 	pthread_mutex_unlock(&lock);
 	if (k)
 		return DOCA_SUCCESS;
@@ -68,7 +68,7 @@ bool frame_key_copy(uint32_t key, uint64_t addr, uint32_t size, void *to)
 {
 	const struct key *k = &keys[(key >> 8) % KEYS];
 	pthread_mutex_lock(&lock);
-	bool covered = k->owner && number(k) == key &&
+	bool covered = k->owner && key_number(k) == key &&
 		       range_within((void *)(uintptr_t)addr, size, (void *)k->addr, k->size);
 	if (covered)
 		memcpy(to, k->base + ((uintptr_t)addr - k->addr), size);

@@ -56,7 +56,7 @@ static void lock_arena(void)
  * leaked. */
 __attribute__((weak)) extern void __lsan_register_root_region(const void *p, size_t size);
 
-static bool reserve(void)
+static bool reserve_addresses(void)
 {
 	struct rlimit limit;
 	size_t size = RESERVED;
@@ -81,7 +81,7 @@ static bool reserve(void)
 /* Returns `size` more zeroed bytes after those in use. */
 static char *extend(size_t size)
 {
-	if (!softdoca_arena.base && !reserve())
+	if (!softdoca_arena.base && !reserve_addresses())
 		return NULL;
 	char *base = (char *)softdoca_arena.base;
 	if (size > reserved - used)
@@ -112,7 +112,7 @@ static struct free_list *list_for(size_t *lines)
 	return &lists[EXACT - 1 + power];
 }
 
-static char *take(struct free_list *l)
+static char *pop_free(struct free_list *l)
 {
 	struct free_object *f = l->first;
 	if (l->n <= KEPT)
@@ -130,7 +130,7 @@ void *softdoca_object_new(enum object_kind kind, size_t size)
 		return NULL;
 	lock_arena();
 	struct free_list *l = list_for(&lines);
-	char *at = take(l);
+	char *at = pop_free(l);
 	if (!at)
 		at = extend(lines * 64);
 	if (at) {
@@ -154,7 +154,7 @@ bool softdoca_object_room(size_t size, size_t n)
 		return false;
 	lock_arena();
 	(void)list_for(&lines);
-	bool room = (softdoca_arena.base || reserve()) &&
+	bool room = (softdoca_arena.base || reserve_addresses()) &&
 		    !__builtin_mul_overflow(lines * 64, n, &total) && total <= machine &&
 		    total <= reserved - used;
 	pthread_mutex_unlock(&lock);

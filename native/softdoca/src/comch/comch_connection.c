@@ -129,14 +129,14 @@ static bool ended(struct doca_comch_connection *c, doca_error_t error)
 	return true;
 }
 
-static bool malformed(struct doca_comch_connection *c, ssize_t n)
+static bool refuse_malformed(struct doca_comch_connection *c, ssize_t n)
 {
 	return REFUSE(ended(c, DOCA_ERROR_CONNECTION_ABORTED),
 		      "Comch '%s': received %zd bytes that are not a packet of softdoca",
 		      c->e->name, n);
 }
 
-static bool refuse(struct doca_comch_connection *c, doca_error_t error)
+static bool refuse_client(struct doca_comch_connection *c, doca_error_t error)
 {
 	softdoca_log(DOCA_LOG_LEVEL_WARNING, __func__, "server '%s' refuses a client: %s",
 		     c->e->name, doca_error_get_descr(error));
@@ -149,12 +149,12 @@ static bool greet(struct doca_comch_connection *c, const struct hello *h)
 {
 	struct endpoint *e = c->e;
 	if (h->p.version != PACKET_VERSION)
-		return refuse(c, DOCA_ERROR_UNSUPPORTED_VERSION);
+		return refuse_client(c, DOCA_ERROR_UNSUPPORTED_VERSION);
 	if (memcmp(h->name, e->name, sizeof h->name) ||
 	    memcmp(h->function, e->function, sizeof h->function))
-		return refuse(c, DOCA_ERROR_NOT_FOUND); /* another name with the same hash */
+		return refuse_client(c, DOCA_ERROR_NOT_FOUND); /* another name with the same hash */
 	if (!h->max_msg || h->max_msg > MSG_MAX)
-		return refuse(c, DOCA_ERROR_INVALID_VALUE);
+		return refuse_client(c, DOCA_ERROR_INVALID_VALUE);
 	c->peer_max = h->max_msg;
 	if (!comch_reply(c->fd, PACKET_WELCOME, e->max_msg, DOCA_SUCCESS)) {
 		c->state = OPEN;
@@ -177,7 +177,7 @@ static bool answered(struct doca_comch_connection *c, const struct reply *r)
 		return REFUSE(ended(c, DOCA_ERROR_CONNECTION_ABORTED), "server '%s' refuses: %s",
 			      c->e->name, doca_error_get_descr((doca_error_t)r->error));
 	if (r->p.version != PACKET_VERSION || !r->max_msg || r->max_msg > MSG_MAX)
-		return malformed(c, sizeof *r);
+		return refuse_malformed(c, sizeof *r);
 	c->peer_max = r->max_msg;
 	c->state = OPEN;
 	LOG_INFO("connected to server '%s'", c->e->name);
@@ -191,26 +191,26 @@ static bool arrived(struct doca_comch_connection *c, struct message *m, ssize_t 
 	struct endpoint *e = c->e;
 	size_t len = (size_t)n - sizeof m->p;
 	if ((size_t)n < sizeof m->p || m->p.magic != PACKET_MAGIC)
-		return malformed(c, n);
+		return refuse_malformed(c, n);
 	if (c->state == OPEN && m->p.kind == PACKET_CONSUMER)
 		return n == (ssize_t)sizeof(struct announcement) && m->p.version == PACKET_VERSION
 			       ? remote_announced(c, (void *)m, fds)
-			       : malformed(c, n);
+			       : refuse_malformed(c, n);
 	if (c->state == OPEN) {
 		if (m->p.kind != PACKET_MESSAGE || m->p.version != PACKET_VERSION || !len ||
 		    len > e->max_msg)
-			return malformed(c, n);
+			return refuse_malformed(c, n);
 		e->recv_cb((void *)&e->event, m->bytes, (uint32_t)len, c);
 		return true;
 	}
 	if (e->is_server)
 		return m->p.kind == PACKET_HELLO && n == (ssize_t)sizeof(struct hello)
 			       ? greet(c, (void *)m)
-			       : malformed(c, n);
+			       : refuse_malformed(c, n);
 	return (m->p.kind == PACKET_WELCOME || m->p.kind == PACKET_REFUSED) &&
 			       n == (ssize_t)sizeof(struct reply)
 		       ? answered(c, (void *)m)
-		       : malformed(c, n);
+		       : refuse_malformed(c, n);
 }
 
 bool comch_connection_event(struct doca_comch_connection *c, uint32_t events)

@@ -42,7 +42,7 @@ static void load_entry(struct doca_priv_comch_gpu_entry *to,
 	}
 }
 
-static void answer(struct fast_gpu *g, doca_error_t status)
+static void answer_oldest(struct fast_gpu *g, doca_error_t status)
 {
 	struct doca_priv_comch_gpu_entry *e = &g->held[g->answered % g->entries];
 	struct doca_priv_comch_gpu_entry *to = &g->answers[g->answered % g->entries];
@@ -133,7 +133,7 @@ static doca_error_t place_close(struct place *p, uint64_t at, size_t received)
 /* ---- a consumer's receives ---- */
 
 /* Ends the consumer, because the other side has ended or has sent a malformed message. */
-static void end(struct fast_gpu *g)
+static void end_consumer(struct fast_gpu *g)
 {
 	atomic_store_explicit(&g->ended, true, memory_order_relaxed);
 	__atomic_store_n(g->status, DOCA_ERROR_NOT_CONNECTED, __ATOMIC_RELEASE);
@@ -155,7 +155,7 @@ static bool receive_oldest(struct fast_gpu *g)
 	struct place place;
 	if (e->status || !readable(g->p->channel)) {
 		if (e->status)
-			answer(g, (doca_error_t)e->status);
+			answer_oldest(g, (doca_error_t)e->status);
 		return e->status;
 	}
 	t.status = place_open(&place, e, c->mmap); /* it may have been stopped since */
@@ -170,14 +170,14 @@ static bool receive_oldest(struct fast_gpu *g)
 				  : DOCA_ERROR_INVALID_VALUE;
 	if (rc) {
 		if (rc != -EAGAIN)
-			end(g);
+			end_consumer(g);
 		return false;
 	}
 	e->size = size;
 	e->peer = t.peer;
 	e->imm_len = t.imm_len;
 	memcpy(e->imm, t.imm, sizeof e->imm);
-	answer(g, error ? error : t.status);
+	answer_oldest(g, error ? error : t.status);
 	return true;
 }
 
@@ -218,7 +218,7 @@ static bool send_oldest(struct fast_gpu *g)
 	if (error == DOCA_ERROR_AGAIN)
 		return false;
 	if (error) {
-		answer(g, error);
+		answer_oldest(g, error);
 		return true;
 	}
 	/* With a receive taken, -EAGAIN gives it back, and the next pass starts again. */
@@ -232,7 +232,7 @@ static bool send_oldest(struct fast_gpu *g)
 		producer_return_receive(g->p, &t);
 	}
 	if (error != DOCA_ERROR_AGAIN)
-		answer(g, error);
+		answer_oldest(g, error);
 	return error != DOCA_ERROR_AGAIN;
 }
 
@@ -250,7 +250,7 @@ static bool serve_producer(struct fast_gpu *g)
 
 /* ---- the thread ---- */
 
-static void idle(uint32_t *passes)
+static void wait_idle(uint32_t *passes)
 {
 	if (++*passes < YIELDS)
 		sched_yield();
@@ -258,7 +258,7 @@ static void idle(uint32_t *passes)
 		nanosleep(&(struct timespec){.tv_nsec = SLEEP_NS}, NULL);
 }
 
-static void *serve(void *arg)
+static void *serving_thread(void *arg)
 {
 	uint32_t mine = (uint32_t)(uintptr_t)arg, passes = 0;
 	for (;;) {
@@ -273,7 +273,7 @@ static void *serve(void *arg)
 		fast_unlock();
 		if (worked)
 			passes = 0;
-		idle(&passes);
+		wait_idle(&passes);
 	}
 }
 
@@ -283,12 +283,12 @@ static int start_thread(void)
 	sigset_t all, before;
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
-	int code = pthread_create(&thread, NULL, serve, (void *)(uintptr_t)++generation);
+	int code = pthread_create(&thread, NULL, serving_thread, (void *)(uintptr_t)++generation);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	return code;
 }
 
-static doca_error_t begin(struct fast_gpu *g)
+static doca_error_t begin_serving(struct fast_gpu *g)
 {
 	fast_lock();
 	int code = served ? 0 : start_thread();
@@ -344,7 +344,7 @@ void fast_gpu_free(struct fast_gpu *g)
 	*g = (struct fast_gpu){NULL};
 }
 
-static doca_error_t allocate(struct fast_gpu *g, struct doca_gpu *gpu)
+static doca_error_t allocate_rings(struct fast_gpu *g, struct doca_gpu *gpu)
 {
 	size_t ring = g->entries * sizeof(struct doca_priv_comch_gpu_entry), bytes = 2 * ring + 64;
 	g->held = calloc(g->entries, sizeof *g->held);
@@ -366,13 +366,13 @@ doca_error_t fast_gpu_start(struct fast_ctx *p)
 	fast_gpu_free(g);
 	g->p = p;
 	g->entries = power_of_two(p->n_tasks);
-	TRY(allocate(g, p->ctx.gpu));
+	TRY(allocate_rings(g, p->ctx.gpu));
 	const struct doca_priv_comch_gpu_queue s = {.requests = g->requests,
 						    .answers = g->answers,
 						    .status = g->status,
 						    .entries = g->entries};
 	doca_error_t error = softdoca_gpu_fill(g->structure, &s, sizeof s);
-	return error ? error : begin(g);
+	return error ? error : begin_serving(g);
 }
 
 doca_error_t fast_gpu_handle(const struct fast_ctx *p, void **handle)

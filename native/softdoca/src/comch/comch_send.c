@@ -64,8 +64,8 @@ doca_error_t comch_send_set_conf(struct endpoint *e, doca_comch_task_send_comple
 	return DOCA_SUCCESS;
 }
 
-static doca_error_t alloc(struct endpoint *e, struct doca_comch_connection *peer, const void *msg,
-			  uint32_t len, struct doca_comch_task_send **task)
+static doca_error_t allocate_task(struct endpoint *e, struct doca_comch_connection *peer,
+				  const void *msg, uint32_t len, struct doca_comch_task_send **task)
 {
 	if (!object_is(peer, OBJECT_COMCH_CONNECTION) || peer->e != e || peer->state != OPEN)
 		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is not a connection of '%s'",
@@ -97,7 +97,7 @@ static doca_error_t alloc(struct endpoint *e, struct doca_comch_connection *peer
 doca_error_t comch_send_alloc(struct endpoint *e, struct doca_comch_connection *peer,
 			      const void *msg, uint32_t len, struct doca_comch_task_send **task)
 {
-	RETURN_INSIDE(e->ctx.pe, alloc(e, peer, msg, len, task));
+	RETURN_INSIDE(e->ctx.pe, allocate_task(e, peer, msg, len, task));
 }
 
 void comch_free_task(struct doca_task *task)

@@ -106,7 +106,7 @@ static bool cancel(struct doca_task *task)
 	return true;
 }
 
-static bool announce(struct doca_comch_consumer *c)
+static bool announce_consumer(struct doca_comch_consumer *c)
 {
 	int rc = link_announce(&c->p, c->imm_max);
 	if (rc == -EAGAIN) /* the socket is full */
@@ -164,7 +164,7 @@ static bool progress(struct doca_ctx *ctx)
 	if (ctx->state == DOCA_CTX_STATE_STOPPING || p->channel < 0)
 		return false;
 	if (ctx->state == DOCA_CTX_STATE_STARTING)
-		return announce(c);
+		return announce_consumer(c);
 	if (receive(c))
 		return true;
 	/* acquire: see link_end() */
@@ -200,7 +200,7 @@ static bool gpu_progress(struct doca_ctx *ctx)
 	struct fast_ctx *p = fast_ctx_of(ctx);
 	fast_ctx_woken(p);
 	if (ctx->state == DOCA_CTX_STATE_STARTING)
-		return announce(consumer_of(ctx));
+		return announce_consumer(consumer_of(ctx));
 	if (ctx->state != DOCA_CTX_STATE_RUNNING ||
 	    (!atomic_load_explicit(&p->link->over, memory_order_acquire) &&
 	     !atomic_load_explicit(&p->gpu.ended, memory_order_relaxed) && !at_end(p)))
@@ -228,7 +228,7 @@ static const struct ctx_ops ops = {
 	.on_gpu = &gpu_ops,
 };
 
-static void call(struct fast_ctx *p, struct fast_task *t)
+static void call_back(struct fast_ctx *p, struct fast_task *t)
 {
 	const struct doca_comch_consumer *c = (struct doca_comch_consumer *)p;
 	doca_comch_consumer_task_post_recv_completion_cb_t callback =
@@ -258,7 +258,7 @@ doca_error_t doca_comch_consumer_create(struct doca_comch_connection *comch_conn
 	if (!c)
 		return REFUSE(DOCA_ERROR_NO_MEMORY, "no memory for a consumer");
 	c->p.is_consumer = true;
-	c->p.call = call;
+	c->p.call = call_back;
 	c->mmap = buf_mmap;
 	c->imm_max = IMM_MAX; /* guess */
 	doca_error_t error = fast_ctx_init(&c->p, comch_connection, OBJECT_COMCH_POST_RECV, &ops);

@@ -140,7 +140,7 @@ static doca_error_t start_client(struct endpoint *e)
 	return error == DOCA_SUCCESS ? DOCA_ERROR_IN_PROGRESS : error;
 }
 
-static void ended(struct doca_ctx *ctx)
+static void endpoint_stopped(struct doca_ctx *ctx)
 {
 	struct endpoint *e = endpoint_of(ctx);
 	unlist_started(e);
@@ -179,7 +179,7 @@ static doca_error_t start(struct doca_ctx *ctx)
 	if (error == DOCA_SUCCESS)
 		error = e->is_server ? comch_listen(e) : start_client(e);
 	if (error != DOCA_SUCCESS && error != DOCA_ERROR_IN_PROGRESS)
-		ended(ctx);
+		endpoint_stopped(ctx);
 	return error;
 }
 
@@ -299,13 +299,14 @@ static const struct ctx_ops ops = {
 	.start = start,
 	.stop = stop,
 	.quiet = quiet,
-	.ended = ended,
+	.ended = endpoint_stopped,
 	.submit = comch_submit,
 	.progress = progress,
 	.arm = arm,
 	.free_task = comch_free_task,
 	.needs_pe = true,
-	.on_gpu = &ops, /* programs ask for it, for the sake of its consumers; messages are the CPU's */
+	.on_gpu =
+		&ops, /* programs ask for it, for the sake of its consumers; messages are the CPU's */
 };
 
 /* ---- objects and their configuration ---- */

@@ -26,7 +26,7 @@ doca_error_t fast_ctx_init(struct fast_ctx *p, struct doca_comch_connection *c,
 	return error;
 }
 
-static void release(void *object)
+static void free_ctx(void *object)
 {
 	fast_gpu_free(&((struct fast_ctx *)object)->gpu);
 	link_part(object);
@@ -35,7 +35,7 @@ static void release(void *object)
 
 doca_error_t fast_ctx_destroy(struct fast_ctx *p)
 {
-	return softdoca_ctx_destroy(&p->ctx, DOCA_ERROR_BAD_STATE, release, p); /* guess */
+	return softdoca_ctx_destroy(&p->ctx, DOCA_ERROR_BAD_STATE, free_ctx, p); /* guess */
 }
 
 doca_error_t fast_ctx_set_tasks(struct fast_ctx *p, bool callbacks, uint32_t n)
@@ -116,7 +116,7 @@ void fast_ctx_woken(struct fast_ctx *p)
 
 /* ---- tasks ---- */
 
-static doca_error_t alloc(struct fast_ctx *p, struct doca_buf *buf, struct fast_task **out)
+static doca_error_t allocate_task(struct fast_ctx *p, struct doca_buf *buf, struct fast_task **out)
 {
 	enum doca_ctx_states state = p->ctx.state;
 	if (state != DOCA_CTX_STATE_RUNNING && state != DOCA_CTX_STATE_STARTING) /* guess */
@@ -139,7 +139,7 @@ doca_error_t fast_ctx_alloc(struct fast_ctx *p, struct doca_buf *buf, struct fas
 {
 	if (buf && !object_is(buf, OBJECT_BUF))
 		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is not a buffer", (void *)buf);
-	RETURN_INSIDE(p->ctx.pe, alloc(p, buf, out));
+	RETURN_INSIDE(p->ctx.pe, allocate_task(p, buf, out));
 }
 
 void fast_ctx_free_task(struct doca_task *task)

@@ -94,7 +94,7 @@ struct fast_link *link_new(const struct endpoint *e, int fd)
 	return l;
 }
 
-static void leave(struct fast_link *l)
+static void drop_link(struct fast_link *l)
 {
 	struct fast_link **at = &links;
 	if (--l->refs)
@@ -110,7 +110,7 @@ void link_leave(struct fast_link *l)
 	if (!l)
 		return;
 	fast_lock();
-	leave(l);
+	drop_link(l);
 	fast_unlock();
 }
 
@@ -162,7 +162,7 @@ void link_end(struct doca_comch_connection *c, struct items *events)
 	fast_unlock();
 }
 
-static doca_error_t join(struct fast_link *l, struct fast_ctx *p)
+static doca_error_t join_link(struct fast_link *l, struct fast_ctx *p)
 {
 	if (!l || l->fd < 0) /* Comch consumer and producer references */
 		return REFUSE(DOCA_ERROR_BAD_STATE, "the connection has ended");
@@ -184,7 +184,7 @@ static doca_error_t join(struct fast_link *l, struct fast_ctx *p)
 doca_error_t link_join(struct doca_comch_connection *c, struct fast_ctx *p)
 {
 	fast_lock();
-	doca_error_t error = join(c->fast, p);
+	doca_error_t error = join_link(c->fast, p);
 	fast_unlock();
 	return error;
 }
@@ -198,7 +198,7 @@ void link_part(struct fast_ctx *p)
 		at = &(*at)->next;
 	*at = p->next;
 	--*(p->is_consumer ? &l->n_consumers : &l->n_producers);
-	leave(l);
+	drop_link(l);
 	fast_unlock();
 }
 

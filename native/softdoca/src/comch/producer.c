@@ -187,7 +187,7 @@ static void stop(struct doca_ctx *ctx)
 		fast_ctx_done(p, t, FLUSHED);
 }
 
-static bool cancel(struct doca_task *task)
+static bool cancel_send(struct doca_task *task)
 {
 	struct fast_task *t = fast_task_of(task);
 	struct fast_ctx *p = fast_ctx_of(task->ctx);
@@ -253,11 +253,11 @@ static const struct ctx_ops ops = {
 	.submit = submit,
 	.progress = progress,
 	FAST_OPS,
-	.cancel = cancel,
+	.cancel = cancel_send,
 	.on_gpu = &gpu_ops,
 };
 
-static void call(struct fast_ctx *p, struct fast_task *t)
+static void call_back(struct fast_ctx *p, struct fast_task *t)
 {
 	const struct doca_comch_producer *producer = (struct doca_comch_producer *)p;
 	doca_comch_producer_task_send_completion_cb_t callback =
@@ -276,7 +276,7 @@ doca_error_t doca_comch_producer_create(struct doca_comch_connection *comch_conn
 	struct doca_comch_producer *p = softdoca_object_new(OBJECT_COMCH_PRODUCER, sizeof *p);
 	if (!p)
 		return REFUSE(DOCA_ERROR_NO_MEMORY, "no memory for a producer");
-	p->p.call = call;
+	p->p.call = call_back;
 	doca_error_t error = fast_ctx_init(&p->p, comch_connection, OBJECT_COMCH_PRODUCER_SEND, &ops);
 	if (error == DOCA_SUCCESS)
 		*producer = p;

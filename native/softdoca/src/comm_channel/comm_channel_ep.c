@@ -231,8 +231,8 @@ static struct cc_endpoint *endpoint_of(struct doca_ctx *ctx)
 	return data.ptr;
 }
 
-static void sent(struct doca_comch_task_send *task, union doca_data task_data,
-		 union doca_data ctx_data)
+static void send_completed(struct doca_comch_task_send *task, union doca_data task_data,
+			   union doca_data ctx_data)
 {
 	struct cc_endpoint *ep = ctx_data.ptr;
 	for (struct cc_peer *p = ep->peers; p; p = p->next)
@@ -253,8 +253,8 @@ static void append(struct cc_endpoint *ep, struct cc_received *m)
 		softdoca_comch_hold(ep->ctx, true);
 }
 
-static void received(struct doca_comch_event_msg_recv *event, uint8_t *bytes, uint32_t len,
-		     struct doca_comch_connection *connection)
+static void message_received(struct doca_comch_event_msg_recv *event, uint8_t *bytes, uint32_t len,
+			     struct doca_comch_connection *connection)
 {
 	struct cc_peer *p = doca_comch_connection_get_user_data(connection).ptr;
 	struct cc_endpoint *ep = NULL;
@@ -328,10 +328,10 @@ static doca_error_t start_server(struct cc_endpoint *ep, const char *name)
 {
 	TRY(doca_comch_server_create(ep->dev, ep->rep, name, &ep->server));
 	ep->ctx = doca_comch_server_as_ctx(ep->server);
-	doca_error_t e =
-		doca_comch_server_task_send_set_conf(ep->server, sent, sent, ep->send_queue);
+	doca_error_t e = doca_comch_server_task_send_set_conf(ep->server, send_completed,
+							      send_completed, ep->send_queue);
 	if (!e)
-		e = doca_comch_server_event_msg_recv_register(ep->server, received);
+		e = doca_comch_server_event_msg_recv_register(ep->server, message_received);
 	if (!e)
 		e = doca_comch_server_event_connection_status_changed_register(
 			ep->server, connected, disconnected);
@@ -344,10 +344,10 @@ static doca_error_t start_client(struct cc_endpoint *ep, const char *name)
 {
 	TRY(doca_comch_client_create(ep->dev, name, &ep->client));
 	ep->ctx = doca_comch_client_as_ctx(ep->client);
-	doca_error_t e =
-		doca_comch_client_task_send_set_conf(ep->client, sent, sent, ep->send_queue);
+	doca_error_t e = doca_comch_client_task_send_set_conf(ep->client, send_completed,
+							      send_completed, ep->send_queue);
 	if (!e)
-		e = doca_comch_client_event_msg_recv_register(ep->client, received);
+		e = doca_comch_client_event_msg_recv_register(ep->client, message_received);
 	if (!e && ep->max_msg)
 		e = doca_comch_client_set_max_msg_size(ep->client, ep->max_msg);
 	return e ? e : start(ep);

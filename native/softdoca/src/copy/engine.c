@@ -22,7 +22,7 @@ enum { POLLS_PER_PAUSE = 16, POLLS_PER_YIELD = 256 /* some microseconds */ };
 
 /* ---- lists ---- */
 
-static inline void append(struct task_list *l, struct doca_dma_task_memcpy *t)
+static inline void list_append(struct task_list *l, struct doca_dma_task_memcpy *t)
 {
 	t->next = NULL;
 	if (l->first)
@@ -58,7 +58,7 @@ static void take_out(struct task_list *l, struct doca_dma_task_memcpy *t)
 		l->last = before;
 }
 
-static inline struct doca_dma_task_memcpy *take(struct task_list *l)
+static inline struct doca_dma_task_memcpy *list_pop(struct task_list *l)
 {
 	struct doca_dma_task_memcpy *t = l->first;
 	l->first = t->next;
@@ -165,8 +165,8 @@ static void push(struct engine *e)
 			t->outcome = DOCA_ERROR_IO_FAILED;
 			break;
 		}
-		take(&e->ready);
-		append(&l->posted, t);
+		list_pop(&e->ready);
+		list_append(&l->posted, t);
 		t->order = e->posts++;
 		t->posted = true;
 		e->in_channels++;
@@ -278,7 +278,7 @@ static void channel_close(struct engine *e, struct channel *l, struct doca_pe *p
 		l->dev->ops->detach(l->dev, &l->pipe);
 	for (struct doca_dma_task_memcpy *t; (t = reap(e, l));) {
 		t->path = PATH_FAILED;
-		append(ended, t);
+		list_append(ended, t);
 	}
 	l->posted.first = NULL;
 	dg_pipe_close(&l->pipe);
@@ -295,7 +295,7 @@ static void dma_stop(struct doca_ctx *ctx)
 	channel_close(e, &e->cpu, ctx->pe, &cpu);
 	channel_close(e, &e->gpu, ctx->pe, &gpu);
 	while (cpu.first || gpu.first)
-		append(&ended, take(is_older(&cpu, &gpu) ? &cpu : &gpu));
+		list_append(&ended, list_pop(is_older(&cpu, &gpu) ? &cpu : &gpu));
 	/* The provider fault may have lost a completion. */
 	for (uint32_t i = 0; i < e->n && e->in_channels; i++) {
 		struct doca_dma_task_memcpy *t = e->all[i];
@@ -304,7 +304,7 @@ static void dma_stop(struct doca_ctx *ctx)
 		t->posted = false;
 		t->path = PATH_FAILED;
 		t->outcome = FLUSHED;
-		append(&ended, t);
+		list_append(&ended, t);
 		e->in_channels--;
 	}
 	for (struct doca_dma_task_memcpy *t = e->failed ? ended.first : NULL; t; t = t->next)
@@ -353,11 +353,11 @@ static doca_error_t dma_submit(struct doca_task *task, uint32_t flags)
 	bufs_count(t, 1);
 	e->for_pipe += needs_pipe(t);
 	if (__builtin_expect(!(flags & DOCA_TASK_SUBMIT_FLAG_FLUSH), 0)) {
-		append(&e->held, t);
+		list_append(&e->held, t);
 		return DOCA_SUCCESS;
 	}
 	append_all(&e->ready, &e->held);
-	append(&e->ready, t);
+	list_append(&e->ready, t);
 	if (__builtin_expect(e->in_channels || e->for_pipe, 0))
 		push(e);
 	return DOCA_SUCCESS;
@@ -422,7 +422,7 @@ static bool dma_progress(struct doca_ctx *ctx)
 	} else {
 		if (!e->ready.first)
 			return false;
-		t = take(&e->ready);
+		t = list_pop(&e->ready);
 		if (t->path == PATH_INLINE)
 			t->outcome = outcome_of((uint32_t)pieces_copy(t));
 	}

@@ -28,7 +28,7 @@ static size_t words_at(const struct sizes *n)
 	       ((size_t)n->receives * RECEIVE_BYTES + ENTRY_BYTES - 1) / ENTRY_BYTES * ENTRY_BYTES;
 }
 
-static doca_error_t allocate(struct gpu_queue *q, struct doca_gpu *gpu, const struct sizes *n)
+static doca_error_t allocate_rings(struct gpu_queue *q, struct doca_gpu *gpu, const struct sizes *n)
 {
 	const size_t bytes = words_at(n) + WORDS_BYTES;
 	TRY(softdoca_gpu_alloc_own(gpu, bytes, ENTRY_BYTES, DOCA_GPU_MEM_TYPE_CPU_GPU, &q->rings));
@@ -75,7 +75,7 @@ static doca_error_t open_queue(struct gpu_queue *q, struct doca_gpu *gpu, const 
 {
 	struct doca_gpu_dev_verbs_qp s;
 	dg_nic *nic = nic_context(q->pd->v.context)->nic;
-	TRY(allocate(q, gpu, n));
+	TRY(allocate_rings(q, gpu, n));
 	int rc = open_cqs(q, nic, n);
 	if (!rc)
 		rc = open_pair(q, nic, n, own_rights);

@@ -54,7 +54,7 @@ doca_error_t doca_clock_destroy(struct doca_clock *clock)
 
 /* ---- reading ---- */
 
-static uint64_t cycles(void)
+static uint64_t cycle_counter(void)
 {
 #ifdef __x86_64__
 	return __builtin_ia32_rdtsc();
@@ -69,7 +69,7 @@ static bool read_clock(uint64_t type, union doca_clock_timespec_t *out)
 {
 	switch (type) {
 	case DOCA_CLOCK_HOST_COUNTER_CYCLES:
-		out->counter = cycles();
+		out->counter = cycle_counter();
 		return true;
 	case DOCA_CLOCK_NIC_REAL_TIME:
 	case DOCA_CLOCK_HOST_REAL_TIME:

@@ -70,7 +70,7 @@ static void stop(struct doca_ctx *ctx)
 	q->removed = true;
 }
 
-static void ended(struct doca_ctx *ctx)
+static void txq_stopped(struct doca_ctx *ctx)
 {
 	struct doca_eth_txq *q = eth_txq_of(ctx);
 	free(q->queue.refused);
@@ -163,7 +163,7 @@ static doca_error_t find_results(const struct doca_eth_txq *q, struct eth_send *
 	return first;
 }
 
-static void tell(struct doca_eth_txq *q, struct eth_send *s, doca_error_t error)
+static void report_completion(struct doca_eth_txq *q, struct eth_send *s, doca_error_t error)
 {
 	const union doca_data of_ctx = q->ctx.user_data, data = s->batch.task.user_data;
 	const struct eth_tasks *t = s->tasks;
@@ -190,7 +190,7 @@ static bool progress(struct doca_ctx *ctx)
 	free(s->segments);
 	s->segments = NULL;
 	if (softdoca_task_landed(&s->batch.task, error))
-		tell(q, s, error);
+		report_completion(q, s, error);
 	return true;
 }
 
@@ -212,7 +212,7 @@ static bool arm(struct doca_ctx *ctx)
 const struct ctx_ops eth_txq_cpu = {
 	.start = start,
 	.stop = stop,
-	.ended = ended,
+	.ended = txq_stopped,
 	.submit = submit,
 	.progress = progress,
 	.arm = arm,

@@ -14,7 +14,7 @@ static size_t structure_bytes(const struct doca_eth_rxq *q)
 	return sizeof(struct doca_gpu_eth_rxq) + q->entries * sizeof(struct doca_gpu_buf);
 }
 
-static doca_error_t fill(struct doca_eth_rxq *q)
+static doca_error_t fill_gpu_structure(struct doca_eth_rxq *q)
 {
 	struct doca_gpu_eth_rxq *const device = calloc(1, structure_bytes(q));
 	if (!device)
@@ -82,7 +82,7 @@ static doca_error_t start(struct doca_ctx *ctx)
 			 q->entries * sizeof(struct doca_gpu_dev_eth_rxq_entry),
 			 sizeof(struct doca_gpu_dev_eth_rxq_words), &q->eth);
 	if (!error)
-		error = fill(q);
+		error = fill_gpu_structure(q);
 	if (error) {
 		eth_close(&q->eth);
 		softdoca_gpu_drop(q->packets_memory);
@@ -92,7 +92,7 @@ static doca_error_t start(struct doca_ctx *ctx)
 	return DOCA_SUCCESS;
 }
 
-static void ended(struct doca_ctx *ctx)
+static void rxq_stopped(struct doca_ctx *ctx)
 {
 	struct doca_eth_rxq *q = eth_rxq_of(ctx);
 	softdoca_port_remove_rxq(q->eth.port, &q->queue);
@@ -102,7 +102,7 @@ static void ended(struct doca_ctx *ctx)
 
 const struct ctx_ops eth_rxq_gpu = {
 	.start = start,
-	.ended = ended,
+	.ended = rxq_stopped,
 	.progress = softdoca_ctx_no_event,
 };
 

@@ -7,7 +7,7 @@
 
 #include "eth.h"
 
-static doca_error_t fill(struct doca_eth_txq *q)
+static doca_error_t fill_gpu_structure(struct doca_eth_txq *q)
 {
 	const struct doca_gpu_eth_txq device = {
 		.entries = q->entries,
@@ -46,7 +46,7 @@ static doca_error_t start(struct doca_ctx *ctx)
 				      q->entries * sizeof(struct doca_gpu_dev_eth_txq_wqe),
 				      sizeof(struct doca_gpu_dev_eth_txq_words), &q->eth);
 	if (!error)
-		error = fill(q);
+		error = fill_gpu_structure(q);
 	if (error) {
 		free_notes(q);
 		eth_close(&q->eth);
@@ -56,7 +56,7 @@ static doca_error_t start(struct doca_ctx *ctx)
 	return DOCA_SUCCESS;
 }
 
-static void ended(struct doca_ctx *ctx)
+static void txq_stopped(struct doca_ctx *ctx)
 {
 	struct doca_eth_txq *q = eth_txq_of(ctx);
 	softdoca_port_remove_txq(q->eth.port, &q->queue);
@@ -121,7 +121,7 @@ static bool progress(struct doca_ctx *ctx)
 
 const struct ctx_ops eth_txq_gpu = {
 	.start = start,
-	.ended = ended,
+	.ended = txq_stopped,
 	.progress = progress,
 };
 

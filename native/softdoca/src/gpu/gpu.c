@@ -74,7 +74,7 @@ doca_error_t softdoca_gpu_create(const char *pci, struct doca_gpu **out)
 	return DOCA_SUCCESS;
 }
 
-static void release(struct gpu_memory *m)
+static void free_gpu_memory(struct gpu_memory *m)
 {
 	frame_keys_end_range(m->base, m->mapped);
 	if (m->gpu->ordinal >= 0)
@@ -125,7 +125,7 @@ doca_error_t softdoca_gpu_destroy(struct doca_gpu *gpu)
 		if (m->users)
 			continue;
 		unlink_memory(m);
-		release(m);
+		free_gpu_memory(m);
 	}
 	gpu_settle(gpu);
 	pthread_mutex_unlock(&lock);
@@ -249,7 +249,7 @@ doca_error_t softdoca_gpu_free(struct doca_gpu *gpu, void *addr)
 	bool now = !error && !m->users;
 	pthread_mutex_unlock(&lock);
 	if (now)
-		release(m);
+		free_gpu_memory(m);
 	return error;
 }
 
@@ -301,7 +301,7 @@ void softdoca_gpu_drop(struct gpu_memory *m)
 	if (!--m->users && m->freed) {
 		struct doca_gpu *gpu = m->gpu;
 		unlink_memory(m);
-		release(m);
+		free_gpu_memory(m);
 		gpu_settle(gpu);
 	}
 	pthread_mutex_unlock(&lock);

@@ -95,7 +95,7 @@ static doca_error_t allocate(struct doca_gpu_semaphore *s, size_t size, enum doc
 	return softdoca_gpu_alloc_own(s->gpu, size, 64, type, out);
 }
 
-static void release(struct doca_gpu_semaphore *s)
+static void free_semaphore(struct doca_gpu_semaphore *s)
 {
 	struct gpu_memory *const all[] = {s->structure, s->ring, s->infos};
 	for (int i = 0; i < 3; i++)
@@ -124,14 +124,14 @@ doca_error_t doca_gpu_semaphore_start(struct doca_gpu_semaphore *semaphore)
 		error = softdoca_gpu_fill(s->structure, &device, sizeof device);
 	}
 	if (error)
-		release(s);
+		free_semaphore(s);
 	return error;
 }
 
 doca_error_t doca_gpu_semaphore_stop(struct doca_gpu_semaphore *semaphore)
 {
 	CHECK_SEMAPHORE(semaphore);
-	release(semaphore);
+	free_semaphore(semaphore);
 	return DOCA_SUCCESS;
 }
 

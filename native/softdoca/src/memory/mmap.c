@@ -139,7 +139,7 @@ static doca_error_t attach_gpu(struct doca_mmap *m, struct attachment *a)
 	return DOCA_SUCCESS;
 }
 
-static doca_error_t attach(struct doca_mmap *m, struct attachment *a)
+static doca_error_t attach_device(struct doca_mmap *m, struct attachment *a)
 {
 	if (m->backing == BACKING_GPU)
 		return attach_gpu(m, a);
@@ -147,7 +147,7 @@ static doca_error_t attach(struct doca_mmap *m, struct attachment *a)
 	return rc < 0 ? softdoca_failed(__func__, rc) : DOCA_SUCCESS;
 }
 
-static int drop(dg_region **r)
+static int close_region(dg_region **r)
 {
 	int rc = *r ? dg_region_close(*r, MMAP_CLOSE_NS) : 0;
 	if (!rc)
@@ -162,9 +162,9 @@ doca_error_t mmap_detach(struct doca_mmap *m, const char *func)
 	mmap_key_drop(m);
 	for (uint32_t i = 0; i < m->n_attached && !rc; i++) {
 		struct attachment *a = &m->attached[i];
-		rc = drop(&a->gpu);
+		rc = close_region(&a->gpu);
 		if (!rc)
-			rc = drop(&a->host);
+			rc = close_region(&a->host);
 		if (rc)
 			break;
 		for (uint32_t kind = 0; kind < EXPORT_KINDS; kind++) {
@@ -390,7 +390,7 @@ static doca_error_t start(struct doca_mmap *m)
 	if (!e)
 		e = check_range(m);
 	for (uint32_t i = 0; i < m->n_attached && !e; i++)
-		e = attach(m, &m->attached[i]);
+		e = attach_device(m, &m->attached[i]);
 	if (e) {
 		if (m->state != MMAP_STARTED)
 			mmap_detach(m, "doca_mmap_start");

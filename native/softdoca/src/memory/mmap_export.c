@@ -99,8 +99,8 @@ doca_error_t export_failed(int rc, const char *func)
 	return DOCA_ERROR_DRIVER;
 }
 
-static doca_error_t make(struct doca_mmap *m, struct attachment *a, enum export_kind kind,
-			 const char *func)
+static doca_error_t make_descriptor(struct doca_mmap *m, struct attachment *a,
+				    enum export_kind kind, const char *func)
 {
 	uint8_t bytes[EXPORT_DESC_MAX];
 	struct export_header h = {
@@ -169,14 +169,14 @@ static doca_error_t may_export(const struct doca_mmap *m, const struct doca_dev 
 	return DOCA_SUCCESS;
 }
 
-static doca_error_t export(struct doca_mmap *m, const struct doca_dev *dev, enum export_kind kind,
-			   struct export_bytes *out, const char *func)
+static doca_error_t export_map(struct doca_mmap *m, const struct doca_dev *dev,
+			       enum export_kind kind, struct export_bytes *out, const char *func)
 {
 	mmap_lock(m);
 	doca_error_t e = may_export(m, dev, kind);
 	struct attachment *a = e ? NULL : softdoca_mmap_attachment(m, dev);
 	if (a && !a->desc[kind].bytes)
-		e = make(m, a, kind, func);
+		e = make_descriptor(m, a, kind, func);
 	if (!e) {
 		*out = a->desc[kind];
 		m->exported = true;
@@ -193,7 +193,7 @@ static doca_error_t export_to(struct doca_mmap *m, const struct doca_dev *dev, c
 	CHECK_OUT(desc);
 	CHECK_OUT(len);
 	struct export_bytes out = {0};
-	TRY(export(m, dev, kind, &out, func));
+	TRY(export_map(m, dev, kind, &out, func));
 	*desc = out.bytes;
 	*len = out.len;
 	return DOCA_SUCCESS;
@@ -283,7 +283,7 @@ static doca_error_t describe(struct doca_mmap *m, const struct parsed *p, dg_reg
 	return DOCA_SUCCESS;
 }
 
-static doca_error_t import(struct doca_mmap *m, const struct parsed *p, struct doca_dev *dev)
+static doca_error_t import_map(struct doca_mmap *m, const struct parsed *p, struct doca_dev *dev)
 {
 	struct attachment *a = &m->attached[0];
 	if (p->h.adapter) {
@@ -323,7 +323,7 @@ static doca_error_t create(const struct parsed *p, struct doca_dev *dev,
 	atomic_fetch_add(&dev->users, 1);
 	if (user_data)
 		m->user_data = *user_data;
-	doca_error_t e = import(m, p, dev);
+	doca_error_t e = import_map(m, p, dev);
 	if (e) {
 		doca_mmap_destroy(m);
 		return e;

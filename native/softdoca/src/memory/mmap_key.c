@@ -34,7 +34,7 @@ static void __attribute__((constructor)) watch_forks(void)
 	pthread_atfork(before_fork, after_fork, after_fork);
 }
 
-static doca_error_t make(struct doca_mmap *m)
+static doca_error_t make_key(struct doca_mmap *m)
 {
 	struct ibv_pd *pd;
 	if (dev_is_adapter(m->attached[0].dev))
@@ -61,7 +61,7 @@ static doca_error_t make(struct doca_mmap *m)
 static doca_error_t key_of(struct doca_mmap *m, uint32_t *key)
 {
 	pthread_mutex_lock(&m->key_lock);
-	doca_error_t error = m->mr ? DOCA_SUCCESS : make(m);
+	doca_error_t error = m->mr ? DOCA_SUCCESS : make_key(m);
 	if (!error)
 		*key = m->mr->lkey;
 	pthread_mutex_unlock(&m->key_lock);

@@ -65,7 +65,7 @@ static struct nic_device *device_of(const struct function *f)
 
 _Static_assert(DOCA_DEVINFO_IBDEV_NAME_SIZE <= IBV_SYSFS_NAME_MAX, "a name fits");
 
-static bool listed(struct ibv_device **list, int n, const struct nic_device *d)
+static bool is_listed(struct ibv_device **list, int n, const struct nic_device *d)
 {
 	while (n--)
 		if (list[n] == &d->v)
@@ -86,7 +86,7 @@ struct ibv_device **softdoca_ibv_list(int *n)
 	for (uint32_t i = 0; i < all.n; i++) {
 		bool ours = all.f[i].side & all.side && all.f[i].ibdev[0];
 		struct nic_device *d = ours ? device_of(&all.f[i]) : NULL;
-		if (d && !listed(list, found, d))
+		if (d && !is_listed(list, found, d))
 			list[found++] = &d->v;
 	}
 	pthread_mutex_unlock(&lock);

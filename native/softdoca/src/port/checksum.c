@@ -17,7 +17,7 @@ static uint32_t word(const uint8_t *p)
 	return (uint32_t)p[0] << 8 | p[1];
 }
 
-static uint32_t sum(const uint8_t *p, size_t n)
+static uint32_t sum_words(const uint8_t *p, size_t n)
 {
 	uint32_t s = 0;
 	for (; n > 1; n -= 2, p += 2)
@@ -25,7 +25,7 @@ static uint32_t sum(const uint8_t *p, size_t n)
 	return s + (n ? (uint32_t)*p << 8 : 0);
 }
 
-static void store(uint8_t *at, uint32_t s)
+static void store_checksum(uint8_t *at, uint32_t s)
 {
 	while (s >> 16)
 		s = (s & 0xffff) + (s >> 16);
@@ -46,7 +46,7 @@ void checksum_ip(uint8_t *frame, size_t size)
 	if (!n)
 		return;
 	frame[ETH + 10] = frame[ETH + 11] = 0;
-	store(frame + ETH + 10, sum(frame + ETH, n));
+	store_checksum(frame + ETH + 10, sum_words(frame + ETH, n));
 }
 
 static bool segment_of_ipv4(uint8_t *frame, size_t size, struct segment *s)
@@ -55,7 +55,7 @@ static bool segment_of_ipv4(uint8_t *frame, size_t size, struct segment *s)
 	size_t n = ipv4_header(frame, size), total = n ? word(ip + 2) : 0;
 	if (!n || total < n || ETH + total > size || word(ip + 6) & 0x3fff) /* a fragment */
 		return false;
-	*s = (struct segment){frame + ETH + n, total - n, sum(ip + 12, 8), ip[9]};
+	*s = (struct segment){frame + ETH + n, total - n, sum_words(ip + 12, 8), ip[9]};
 	return true;
 }
 
@@ -65,7 +65,7 @@ static bool segment_of_ipv6(uint8_t *frame, size_t size, struct segment *s)
 	if (size < ETH + 40 || word(frame + 12) != 0x86dd || ip[0] >> 4 != 6 ||
 	    ETH + 40 + word(ip + 4) > size)
 		return false;
-	*s = (struct segment){frame + ETH + 40, word(ip + 4), sum(ip + 8, 32), ip[6]};
+	*s = (struct segment){frame + ETH + 40, word(ip + 4), sum_words(ip + 8, 32), ip[6]};
 	return true;
 }
 
@@ -78,7 +78,8 @@ void checksum_transport(uint8_t *frame, size_t size)
 	if ((s.protocol != UDP && s.protocol != TCP) || s.size < (s.protocol == UDP ? 8u : 20u))
 		return;
 	s.at[at] = s.at[at + 1] = 0;
-	store(s.at + at, sum(s.at, s.size) + s.pseudo + (uint32_t)s.size + s.protocol);
+	store_checksum(s.at + at,
+		       sum_words(s.at, s.size) + s.pseudo + (uint32_t)s.size + s.protocol);
 	if (s.protocol == UDP && !s.at[6] && !s.at[7])
 		s.at[6] = s.at[7] = 0xff; /* RFC 768: 0 would say that there is none */
 }

@@ -26,7 +26,7 @@
 	"its own: unshare --map-root-user --net PROGRAM; or as root, for whom sudo drops a "   \
 	"variable: sudo -E env LD_LIBRARY_PATH=\"$LD_LIBRARY_PATH\" PROGRAM"
 
-static doca_error_t failed(const struct interface *i, const char *what)
+static doca_error_t refuse_errno(const struct interface *i, const char *what)
 {
 	switch (errno) {
 	case EPERM:
@@ -81,7 +81,7 @@ static doca_error_t open_tap(struct interface *i)
 		return MISCONFIGURED("%s is 'tap:%s', and %s is no TAP device, or no name for one",
 				     i->setting, i->name, i->name);
 	if (!opened)
-		return failed(i, "opening");
+		return refuse_errno(i, "opening");
 	memcpy(i->name, r.ifr_name, sizeof r.ifr_name); /* the kernel replaces %d by a number */
 	bring_up(i);
 	return DOCA_SUCCESS;
@@ -96,7 +96,7 @@ static doca_error_t open_socket(struct interface *i)
 	memcpy(r.ifr_name, i->name, sizeof r.ifr_name);
 	i->fd = socket(AF_PACKET, SOCK_RAW | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (i->fd < 0 || ioctl(i->fd, SIOCGIFINDEX, &r))
-		return failed(i, "opening");
+		return refuse_errno(i, "opening");
 	bring_up(i);
 	struct sockaddr_ll at = {.sll_family = AF_PACKET,
 				 .sll_protocol = __builtin_bswap16(ETH_P_ALL),
@@ -106,7 +106,7 @@ static doca_error_t open_socket(struct interface *i)
 	    bind(i->fd, (struct sockaddr *)&at, sizeof at) ||
 	    setsockopt(i->fd, SOL_PACKET, PACKET_AUXDATA, &on, sizeof on) ||
 	    setsockopt(i->fd, SOL_PACKET, PACKET_ADD_MEMBERSHIP, &all, sizeof all))
-		return failed(i, "binding to the interface");
+		return refuse_errno(i, "binding to the interface");
 	return DOCA_SUCCESS;
 }
 
@@ -125,7 +125,7 @@ static doca_error_t open_inherited(struct interface *i, const char *number)
 				     i->setting, number);
 	i->fd = fcntl((int)fd, F_DUPFD_CLOEXEC, 0);
 	if (i->fd < 0 || fcntl(i->fd, F_SETFL, fcntl(i->fd, F_GETFL) | O_NONBLOCK))
-		return failed(i, "opening");
+		return refuse_errno(i, "opening");
 	return DOCA_SUCCESS;
 }
 

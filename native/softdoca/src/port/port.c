@@ -96,8 +96,8 @@ static uint64_t now_ns(clockid_t clock)
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-static void capture(struct port *p, const uint8_t *frame, size_t size, bool sent, int queue,
-		    const char *comment)
+static void capture_port_frame(struct port *p, const uint8_t *frame, size_t size, bool sent,
+			       int queue, const char *comment)
 {
 	if (p->capture.file)
 		capture_frame(&p->capture, &(struct captured){.time_ns = now_ns(CLOCK_REALTIME),
@@ -246,8 +246,8 @@ static void finish(struct port *p, struct port_txq *q, const struct burst *b, in
 		count_sent(q, e, b->results[i]);
 		if (q->refused)
 			q->refused[q->done & (q->entries - 1)] = b->results[i] <= 0;
-		capture(p, b->frames[i].iov_base, e->size, true, q->number,
-			b->results[i] > 0 ? "" : "the interface did not take it");
+		capture_port_frame(p, b->frames[i].iov_base, e->size, true, q->number,
+				   b->results[i] > 0 ? "" : "the interface did not take it");
 		if (e->flags & DOCA_GPUNETIO_ETH_SEND_FLAG_NOTIFY)
 			note_completion(q);
 		q->done++;
@@ -354,7 +354,7 @@ static const char *deliver(struct port_rxq *q, const uint8_t *frame, size_t size
 	return "";
 }
 
-static void receive(struct port *p, const uint8_t *frame, size_t size)
+static void receive_port_frame(struct port *p, const uint8_t *frame, size_t size)
 {
 	char rule[RULE_MAX + 64] = "";
 	struct steered s = {.rule = p->capture.file ? rule : NULL, .wants_hash = p->placed};
@@ -364,7 +364,7 @@ static void receive(struct port *p, const uint8_t *frame, size_t size)
 	const char *dropped = q ? deliver(q, frame, size, &s) : "; dropped: no queue";
 	if (s.rule)
 		strcat(rule, dropped);
-	capture(p, frame, size, false, q ? number : -1, rule);
+	capture_port_frame(p, frame, size, false, q ? number : -1, rule);
 }
 
 /* Publishes what was received at once, as finish() does. */
@@ -376,7 +376,7 @@ static bool serve_interface(struct port *p)
 		frames[i] = (struct iovec){p->received[i], FRAME_MAX};
 	const int n = interface_receive(&p->interface, frames, BURST, sizes);
 	for (int i = 0; i < n; i++)
-		receive(p, p->received[i], (size_t)sizes[i]);
+		receive_port_frame(p, p->received[i], (size_t)sizes[i]);
 	for (struct port_rxq *q = p->rxqs; q && n > 0; q = q->next)
 		store(&q->words->producer, q->producer);
 	if (n < 0)
@@ -418,7 +418,7 @@ static void pause_for(const struct port *p, uint64_t ns)
 	ppoll(&fd, 1, &(struct timespec){.tv_nsec = (long)ns}, NULL);
 }
 
-static void *serve(void *port)
+static void *port_thread(void *port)
 {
 	struct port *p = port;
 	uint64_t last = now_ns(CLOCK_MONOTONIC), pause = PAUSE_NS;
@@ -444,7 +444,7 @@ static int start_thread(struct port *p)
 	sigset_t all, before;
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
-	const int rc = pthread_create(&p->thread, NULL, serve, p);
+	const int rc = pthread_create(&p->thread, NULL, port_thread, p);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	return rc;
 }

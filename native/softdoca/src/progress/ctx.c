@@ -130,7 +130,7 @@ static void drop_fd(struct doca_ctx *ctx)
 
 /* ---- starting and stopping ---- */
 
-static void end(struct doca_ctx *ctx)
+static void finish_stop(struct doca_ctx *ctx)
 {
 	if (ctx->fd >= 0)
 		pe_unwatch(ctx->pe, ctx->fd);
@@ -147,7 +147,7 @@ bool ctx_at_end(const struct doca_ctx *ctx)
 void softdoca_ctx_settle(struct doca_ctx *ctx)
 {
 	if (ctx_at_end(ctx))
-		end(ctx);
+		finish_stop(ctx);
 }
 
 static void begin_stop(struct doca_ctx *ctx)
@@ -216,7 +216,7 @@ static doca_error_t stop(struct doca_ctx *ctx)
 		return DOCA_SUCCESS;
 	begin_stop(ctx);
 	if (nothing_left(ctx)) {
-		end(ctx);
+		finish_stop(ctx);
 		return DOCA_SUCCESS;
 	}
 	if (ctx->state != DOCA_CTX_STATE_STOPPING)

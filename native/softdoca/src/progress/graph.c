@@ -89,7 +89,7 @@ static doca_error_t refuse_if_started(const struct doca_graph *g, const char *fu
 
 /* ---- instances in flight ---- */
 
-static void begin(struct run *r);
+static void begin_node(struct run *r);
 
 static void note_end(struct doca_graph_instance *i)
 {
@@ -110,7 +110,7 @@ static void end(struct run *r, doca_error_t status)
 	for (uint32_t k = 0; k < r->node->n_after && !i->failed; k++) {
 		struct run *after = &i->runs[r->node->after[k]->index];
 		if (!--after->waits_for)
-			begin(after);
+			begin_node(after);
 	}
 	i->begun--;
 	note_end(i);
@@ -135,7 +135,7 @@ static void begin_task(struct run *r)
 		end(r, error);
 }
 
-static void launch(struct doca_graph_instance *i, struct task_watch *watch)
+static void launch_instance(struct doca_graph_instance *i, struct task_watch *watch)
 {
 	const struct doca_graph *g = i->graph;
 	i->in_flight = true;
@@ -146,7 +146,7 @@ static void launch(struct doca_graph_instance *i, struct task_watch *watch)
 	i->begun = 1; /* until all of the first nodes have begun */
 	for (uint32_t k = 0; k < g->n_nodes && !i->failed; k++)
 		if (!g->nodes[k]->n_before)
-			begin(&i->runs[k]);
+			begin_node(&i->runs[k]);
 	i->begun--;
 	note_end(i);
 }
@@ -171,10 +171,10 @@ static void begin_sub(struct run *r)
 	if (error)
 		end(r, error);
 	else
-		launch(r->sub, &r->watch);
+		launch_instance(r->sub, &r->watch);
 }
 
-static void begin(struct run *r)
+static void begin_node(struct run *r)
 {
 	struct doca_graph *g = r->instance->graph;
 	r->instance->begun++;
@@ -192,7 +192,7 @@ static void begin(struct run *r)
 
 /* ---- the context ---- */
 
-static void complete(struct doca_graph *g, struct doca_graph_instance *i)
+static void complete_instance(struct doca_graph *g, struct doca_graph_instance *i)
 {
 	struct task_watch *watch = i->watch;
 	doca_error_t status = i->failed ? DOCA_ERROR_IO_FAILED : DOCA_SUCCESS;
@@ -210,7 +210,7 @@ static bool progress(struct doca_ctx *ctx)
 	struct run *r = g->ready;
 	if (i) {
 		g->ended = i->next;
-		complete(g, i);
+		complete_instance(g, i);
 	} else if (r) {
 		g->ready = r->next;
 		end(r, r->instance->failed ? DOCA_SUCCESS : r->node->call(r->data));
@@ -407,8 +407,8 @@ static doca_error_t check_order(const struct doca_graph *g, const char *func)
 		  : REFUSE_FOR(func, DOCA_ERROR_NOT_PERMITTED, "the dependencies form a circle");
 }
 
-static doca_error_t depend(struct doca_graph *g, struct doca_graph_node *from,
-			   struct doca_graph_node *to)
+static doca_error_t add_dependency(struct doca_graph *g, struct doca_graph_node *from,
+				   struct doca_graph_node *to)
 {
 	const char *func = "doca_graph_add_dependency";
 	doca_error_t error = refuse_if_started(g, func);
@@ -441,7 +441,7 @@ doca_error_t doca_graph_add_dependency(struct doca_graph *graph, struct doca_gra
 	if (!is_node_of(from, graph) || !is_node_of(to, graph))
 		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p or %p is not a node of the graph",
 			      (void *)from, (void *)to);
-	RETURN_INSIDE(graph->pe, depend(graph, from, to));
+	RETURN_INSIDE(graph->pe, add_dependency(graph, from, to));
 }
 
 /* ---- start and stop ---- */
@@ -632,7 +632,7 @@ static doca_error_t submit(struct doca_graph_instance *i)
 {
 	doca_error_t error = may_launch(i, "doca_graph_instance_submit");
 	if (!error)
-		launch(i, NULL);
+		launch_instance(i, NULL);
 	return error;
 }
 

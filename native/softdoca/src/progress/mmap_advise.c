@@ -152,8 +152,8 @@ doca_error_t doca_mmap_advise_task_invalidate_cache_set_conf(
 	return DOCA_SUCCESS;
 }
 
-static doca_error_t alloc(struct doca_mmap_advise *a, struct doca_buf *buf, union doca_data data,
-			  advise_task **task)
+static doca_error_t allocate_task(struct doca_mmap_advise *a, struct doca_buf *buf,
+				  union doca_data data, advise_task **task)
 {
 	if (a->ctx.state != DOCA_CTX_STATE_RUNNING) /* guess */
 		return REFUSE(DOCA_ERROR_BAD_STATE, "the context is not running");
@@ -174,7 +174,7 @@ doca_error_t doca_mmap_advise_task_invalidate_cache_alloc_init(
 {
 	CHECK_ADVISE(mmap_advise);
 	CHECK_OUT(task);
-	RETURN_INSIDE(mmap_advise->ctx.pe, alloc(mmap_advise, buf, user_data, task));
+	RETURN_INSIDE(mmap_advise->ctx.pe, allocate_task(mmap_advise, buf, user_data, task));
 }
 
 static bool is_task(const advise_task *task, const char *func)

@@ -164,7 +164,7 @@ static __attribute__((cold, noinline)) uint8_t turned_away(const struct doca_pe 
 	return 0;
 }
 
-static inline bool step(struct doca_ctx *ctx)
+static inline bool progress_ctx(struct doca_ctx *ctx)
 {
 	ctx->busy = true;
 	bool did = ctx->ops->progress(ctx);
@@ -189,7 +189,7 @@ uint8_t doca_pe_progress(struct doca_pe *pe)
 	for (uint32_t left = pe->n; left && pe->first; left--) {
 		struct doca_ctx *ctx = pe->first;
 		pe->first = ctx->next;
-		if (ctx->state == DOCA_CTX_STATE_IDLE || !step(ctx))
+		if (ctx->state == DOCA_CTX_STATE_IDLE || !progress_ctx(ctx))
 			continue;
 		did = 1;
 		if (pe->mode == DOCA_PE_EVENT_MODE_PROGRESS_SELECTIVE)

@@ -210,7 +210,7 @@ static bool send_packet(const struct doca_rdma_connection *c, enum packet_kind k
 	return send(c->fd, &p, sizeof p, MSG_DONTWAIT | MSG_NOSIGNAL) == sizeof p;
 }
 
-static bool watch(struct doca_rdma *r, int fd, void *object, uint32_t events)
+static bool watch_socket(struct doca_rdma *r, int fd, void *object, uint32_t events)
 {
 	struct epoll_event e = {.events = events, .data.ptr = object};
 	if (r->sockets < 0)
@@ -236,7 +236,7 @@ void rdma_hang_up(struct doca_rdma_connection *c)
 	end_socket(c->rdma, &c->fd);
 }
 
-static void fail(struct doca_rdma_connection *c, const char *why)
+static void fail_connection(struct doca_rdma_connection *c, const char *why)
 {
 	softdoca_log(DOCA_LOG_LEVEL_WARNING, "doca_rdma_connect_to_addr", "connection %u failed: %s", c->id,
 		     why);
@@ -253,7 +253,7 @@ static void hung_up(struct doca_rdma_connection *c, const char *why)
 	else if (c->state == CONNECTION_CONNECTED)
 		rdma_connection_break(c);
 	else if (c->state < CONNECTION_CONNECTED)
-		fail(c, why);
+		fail_connection(c, why);
 }
 
 /* ---- the client ---- */
@@ -279,9 +279,10 @@ static const char *call(struct doca_rdma_connection *c)
 		rc = connect(c->fd, &name.any, n);
 	c->asked = !rc;
 	if (c->fd >= 0 && rc && errno == EINPROGRESS)
-		return watch(c->rdma, c->fd, c, EPOLLOUT) ? NULL : "no connection to the server";
+		return watch_socket(c->rdma, c->fd, c, EPOLLOUT) ? NULL
+								 : "no connection to the server";
 	if (!rc && is_own(c->rdma, c->fd))
-		return watch(c->rdma, c->fd, c, EPOLLIN) && send_packet(c, PACKET_REQUEST)
+		return watch_socket(c->rdma, c->fd, c, EPOLLIN) && send_packet(c, PACKET_REQUEST)
 			       ? NULL
 			       : "no connection to the server";
 	return retry_later(c);
@@ -324,7 +325,7 @@ static void look_after_all(struct doca_rdma *r)
 		next = c->next;
 		const char *why = c->state == CONNECTION_CALLING ? look_after(c) : NULL;
 		if (why)
-			fail(c, why);
+			fail_connection(c, why);
 		else if (is_late(c))
 			hung_up(c, "the peer has not answered in time");
 	}
@@ -345,7 +346,7 @@ static doca_error_t connect_to(struct doca_rdma *r, const struct doca_rdma_addr 
 			  : !is_tcp(r) && !is_local(a) ? "the address is of another machine"
 					 : call(c);
 	if (why)
-		fail(c, why);
+		fail_connection(c, why);
 	softdoca_pe_kick(r->ctx.pe);
 	return DOCA_SUCCESS;
 }
@@ -368,9 +369,9 @@ static bool handle_accept(struct doca_rdma_connection *c, const struct rdma_pack
 			   is_of_peer(c, &p->blob);
 	if (p->kind != PACKET_ACCEPT || !right || rdma_connection_join(c, &p->blob) ||
 	    !send_packet(c, PACKET_READY)) {
-		fail(c, p->kind == PACKET_REJECT ? "the server has rejected it"
-			: right			 ? "the server is gone"
-						 : "the server has another GID");
+		fail_connection(c, p->kind == PACKET_REJECT ? "the server has rejected it"
+				   : right                  ? "the server is gone"
+							    : "the server has another GID");
 		return false;
 	}
 	return true;
@@ -385,7 +386,8 @@ static doca_error_t open_port(struct doca_rdma *r, struct rdma_listener *l)
 	const int one = 1;
 	l->fd = open_socket(r, &name);
 	if (l->fd >= 0 && !setsockopt(l->fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) &&
-	    !bind(l->fd, &name.any, n) && !listen(l->fd, BACKLOG) && watch(r, l->fd, l, EPOLLIN))
+	    !bind(l->fd, &name.any, n) && !listen(l->fd, BACKLOG) &&
+	    watch_socket(r, l->fd, l, EPOLLIN))
 		return DOCA_SUCCESS;
 	return errno == EADDRINUSE
 		       ? REFUSE(DOCA_ERROR_IN_USE, "a context already listens to port %u", l->port)
@@ -469,7 +471,8 @@ static void take_call(struct doca_rdma *r, struct rdma_listener *l)
 	if (fd < 0)
 		return;
 	end_silent(r);
-	if (!is_own(r, fd) || rdma_connection_new(r, "doca_pe_progress", &c) || !watch(r, fd, c, EPOLLIN)) {
+	if (!is_own(r, fd) || rdma_connection_new(r, "doca_pe_progress", &c) ||
+	    !watch_socket(r, fd, c, EPOLLIN)) {
 		close(fd);
 		if (c)
 			rdma_connection_free(c);
@@ -591,7 +594,7 @@ static bool handle_packet(struct doca_rdma_connection *c)
 	if (c->state == CONNECTION_CALLING && !c->asked) {
 		const char *why = ask(c);
 		if (why)
-			fail(c, why);
+			fail_connection(c, why);
 		return false;
 	}
 	if (!read_packet(c, &p))

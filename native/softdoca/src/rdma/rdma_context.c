@@ -58,7 +58,7 @@ doca_error_t rdma_open(struct doca_rdma *r, const struct rdma_net *net)
 	return net->open(r);
 }
 
-static doca_error_t begin(struct doca_rdma *r)
+static doca_error_t begin_start(struct doca_rdma *r)
 {
 	TRY(rdma_open(r, dev_is_adapter(r->ctx.dev) ? &rdma_verbs : &rdma_nic));
 	if (!make_tasks(r))
@@ -71,7 +71,7 @@ static doca_error_t rdma_start(struct doca_ctx *ctx)
 	struct doca_rdma *r = rdma_of(ctx);
 	r->receives = r->flushed = (struct rdma_list){0};
 	r->n_receives = 0;
-	doca_error_t error = begin(r);
+	doca_error_t error = begin_start(r);
 	if (error)
 		rdma_ended(ctx);
 	return error;
@@ -190,7 +190,7 @@ static void call_back(const struct doca_rdma *r, struct rdma_task *t, bool good)
 	}
 }
 
-static void deliver(struct doca_rdma *r, struct rdma_task *t, doca_error_t status)
+static void deliver_task(struct doca_rdma *r, struct rdma_task *t, doca_error_t status)
 {
 	hold_all(t, -1u);
 	if (is_receive(t))
@@ -201,7 +201,8 @@ static void deliver(struct doca_rdma *r, struct rdma_task *t, doca_error_t statu
 	call_back(r, t, !status);
 }
 
-static void received(struct rdma_task *t, const struct rdma_cqe *e, struct doca_rdma_connection *c)
+static void store_received(struct rdma_task *t, const struct rdma_cqe *e,
+			   struct doca_rdma_connection *c)
 {
 	t->connection = c;
 	t->bytes = e->bytes;
@@ -211,7 +212,7 @@ static void received(struct rdma_task *t, const struct rdma_cqe *e, struct doca_
 						: DOCA_RDMA_OPCODE_RECV_SEND;
 }
 
-static void complete(struct doca_rdma *r, const struct rdma_cqe *e)
+static void complete_entry(struct doca_rdma *r, const struct rdma_cqe *e)
 {
 	struct doca_rdma_connection *c = r->connections;
 	while (c->qpn != e->qpn)
@@ -224,11 +225,11 @@ static void complete(struct doca_rdma *r, const struct rdma_cqe *e)
 	if (failed && c->state == CONNECTION_CONNECTED)
 		rdma_connection_break(c);
 	if (!request && !failed)
-		received(t, e, c);
+		store_received(t, e, c);
 	if (r->receives.first)
 		rdma_spread_receives(r);
 	const bool good = !failed && (!is_event(t) || !rdma_execute_event(t));
-	deliver(r, t, good ? DOCA_SUCCESS : DOCA_ERROR_IO_FAILED);
+	deliver_task(r, t, good ? DOCA_SUCCESS : DOCA_ERROR_IO_FAILED);
 }
 
 /* Ends one connection that could not be made. Returns whether a callback was called. */
@@ -283,12 +284,12 @@ static bool deliver_one(struct doca_rdma *r)
 	struct rdma_task *t = rdma_take(&r->flushed);
 	struct rdma_cqe e;
 	if (t) {
-		deliver(r, t, FLUSHED);
+		deliver_task(r, t, FLUSHED);
 		return true;
 	}
 	if (r->net->poll(r, &e)) {
 		r->idle = 0;
-		complete(r, &e);
+		complete_entry(r, &e);
 		return true;
 	}
 	return rdma_serve_connections(r);

@@ -7,24 +7,25 @@
 
 /* ---- configuration ---- */
 
-static doca_error_t configure(struct doca_rdma *r, enum rdma_type type, rdma_callback *done,
-			      rdma_callback *failed, uint32_t n, const char *func)
+static doca_error_t configure_tasks(struct doca_rdma *r, enum rdma_type type, rdma_callback *done,
+				    rdma_callback *failed, uint32_t n, const char *func)
 {
 	TRY(softdoca_tasks_check(&r->ctx, done && failed, n, RDMA_TASKS_MAX, func));
 	r->conf[type] = (struct rdma_conf){.done = done, .failed = failed, .n = n};
 	return DOCA_SUCCESS;
 }
 
-#define CONF(TYPE, name)                                                                       \
-	doca_error_t doca_rdma_task_##name##_set_conf(                                         \
-		struct doca_rdma *rdma,                                                        \
-		doca_rdma_task_##name##_completion_cb_t successful_task_completion_cb,         \
-		doca_rdma_task_##name##_completion_cb_t error_task_completion_cb,              \
-		uint32_t num_tasks)                                                            \
-	{                                                                                      \
-		CHECK_RDMA(rdma);                                                              \
-		return configure(rdma, TYPE, (rdma_callback *)successful_task_completion_cb,   \
-				 (rdma_callback *)error_task_completion_cb, num_tasks, __func__); \
+#define CONF(TYPE, name)                                                                           \
+	doca_error_t doca_rdma_task_##name##_set_conf(                                             \
+		struct doca_rdma *rdma,                                                            \
+		doca_rdma_task_##name##_completion_cb_t successful_task_completion_cb,             \
+		doca_rdma_task_##name##_completion_cb_t error_task_completion_cb,                  \
+		uint32_t num_tasks)                                                                \
+	{                                                                                          \
+		CHECK_RDMA(rdma);                                                                  \
+		return configure_tasks(rdma, TYPE, (rdma_callback *)successful_task_completion_cb, \
+				       (rdma_callback *)error_task_completion_cb, num_tasks,       \
+				       __func__);                                                  \
 	}
 RDMA_EACH(CONF)
 
@@ -42,7 +43,8 @@ static const char *check_handles(const struct doca_rdma *r, const struct rdma_ta
 	return NULL;
 }
 
-static doca_error_t take(struct doca_rdma *r, const struct rdma_task *as, struct rdma_task **out)
+static doca_error_t take_free_task(struct doca_rdma *r, const struct rdma_task *as,
+				   struct rdma_task **out)
 {
 	struct rdma_conf *conf = &r->conf[as->type];
 	if (r->ctx.state != DOCA_CTX_STATE_RUNNING)
@@ -79,7 +81,7 @@ static doca_error_t allocate(struct doca_rdma *r, const struct rdma_task *as, vo
 	const char *wrong = check_handles(r, as);
 	if (wrong)
 		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%s", wrong);
-	RETURN_INSIDE(r->ctx.pe, take(r, as, out));
+	RETURN_INSIDE(r->ctx.pe, take_free_task(r, as, out));
 }
 
 #define ALLOCATE(TYPE, ...) \

@@ -73,7 +73,8 @@ static unsigned access_flags(const struct doca_rdma *r)
 	       (r->permissions & DOCA_ACCESS_FLAG_RDMA_ATOMIC ? IBV_ACCESS_REMOTE_ATOMIC : 0u);
 }
 
-static int make(const struct doca_rdma *r, struct ibv_pd *pd, struct ibv_qp_cap cap, struct ibv_qp **out)
+static int create_qp(const struct doca_rdma *r, struct ibv_pd *pd, struct ibv_qp_cap cap,
+		     struct ibv_qp **out)
 {
 	struct ibv_qp_init_attr attr = {
 		.send_cq = r->over.cq, .recv_cq = r->over.cq, .cap = cap, .qp_type = IBV_QPT_RC};
@@ -92,8 +93,8 @@ static int pair_open(struct doca_rdma_connection *c)
 				       .max_recv_sge = RDMA_LIST_MAX},
 				one = {.max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1};
 	TRY(softdoca_verbs.port_address(a->d, own));
-	TRY(make(r, a->pd, cap, &c->pair));
-	TRY(make(r, a->d->link_pd, one, &c->link));
+	TRY(create_qp(r, a->pd, cap, &c->pair));
+	TRY(create_qp(r, a->d->link_pd, one, &c->link));
 	TRY(softdoca_verbs.qp_init(a->d, c->pair, access_flags(r), own));
 	TRY(softdoca_verbs.qp_init(a->d, c->link, IBV_ACCESS_REMOTE_WRITE, &link));
 	c->qpn = own->qpn;
@@ -263,7 +264,7 @@ static void log_broken(const struct doca_rdma_connection *c, int status)
 			     text_of(status));
 }
 
-static struct doca_rdma_connection *find(const struct doca_rdma *r, uint32_t qpn)
+static struct doca_rdma_connection *find_connection(const struct doca_rdma *r, uint32_t qpn)
 {
 	struct doca_rdma_connection *c = r->connections;
 	while (c && c->qpn != qpn)
@@ -297,9 +298,9 @@ static uint8_t opcode_of(const struct ibv_wc *wc)
 	return wc->wc_flags & WC_WITH_IMM ? CQE_SEND_IMM : CQE_SEND;
 }
 
-static void take(struct doca_rdma *r, const struct ibv_wc *wc)
+static void take_completion(struct doca_rdma *r, const struct ibv_wc *wc)
 {
-	const struct doca_rdma_connection *c = find(r, wc->qp_num);
+	const struct doca_rdma_connection *c = find_connection(r, wc->qp_num);
 	if (wc->wr_id >= WR_PROBE) {
 		answered(r, wc);
 		return;
@@ -323,7 +324,7 @@ static bool ready(struct doca_rdma *r)
 	const int n = o->cq->context->poll_cq(o->cq, (int)(sizeof wcs / sizeof wcs[0]), wcs);
 	o->next = o->n_taken = 0;
 	for (int i = 0; i < n; i++)
-		take(r, &wcs[i]);
+		take_completion(r, &wcs[i]);
 	return o->n_taken;
 }
 
@@ -333,7 +334,7 @@ static bool poll_cq(struct doca_rdma *r, struct rdma_cqe *out)
 		if (!ready(r))
 			return false;
 		*out = r->over.taken[r->over.next++];
-	} while (!find(r, out->qpn)); /* closed since */
+	} while (!find_connection(r, out->qpn)); /* closed since */
 	return true;
 }
 

@@ -56,7 +56,7 @@ void sync_use_dev(struct doca_dev **slot, struct doca_dev *dev)
 	*slot = dev;
 }
 
-static void release(void *object)
+static void free_event(void *object)
 {
 	struct doca_sync_event *e = object;
 	softdoca_page_free(e->page);
@@ -81,13 +81,13 @@ doca_error_t doca_sync_event_destroy(struct doca_sync_event *event)
 		return REFUSE(DOCA_ERROR_BAD_STATE, "the context is started");
 	doca_error_t error = sync_unexport(event);
 	if (error == DOCA_SUCCESS)
-		error = softdoca_ctx_destroy(&event->ctx, DOCA_ERROR_BAD_STATE, release, event);
+		error = softdoca_ctx_destroy(&event->ctx, DOCA_ERROR_BAD_STATE, free_event, event);
 	return error;
 }
 
 /* ---- configuration ---- */
 
-static doca_error_t configurable(const struct doca_sync_event *e, const char *func)
+static doca_error_t check_configurable(const struct doca_sync_event *e, const char *func)
 {
 	if (e->import) /* SE reference, doca_sync_event_create_from_export */
 		return REFUSE_FOR(func, DOCA_ERROR_NOT_PERMITTED, "the event is from an export");
@@ -99,7 +99,7 @@ static doca_error_t configurable(const struct doca_sync_event *e, const char *fu
 static doca_error_t add_location(struct doca_sync_event *e, bool publisher, uint32_t location,
 				 const char *func)
 {
-	doca_error_t error = configurable(e, func);
+	doca_error_t error = check_configurable(e, func);
 	if (error == DOCA_SUCCESS)
 		*(publisher ? &e->publishers : &e->subscribers) |= location;
 	return error;
@@ -191,7 +191,7 @@ doca_error_t doca_sync_event_get_gpu_handle(struct doca_sync_event *event, struc
 
 static doca_error_t set_at(struct doca_sync_event *e, void *at, const char *func)
 {
-	TRY(configurable(e, func));
+	TRY(check_configurable(e, func));
 	if (!at || (uintptr_t)at % sizeof(uint64_t))
 		return REFUSE_FOR(func, DOCA_ERROR_INVALID_VALUE, "%p is not aligned to 8 bytes",
 				  at);
@@ -390,8 +390,8 @@ static doca_error_t operable(const struct doca_sync_event *e, const char *func)
 	return REFUSE_FOR(func, DOCA_ERROR_BAD_STATE, "the event is not started"); /* guess */
 }
 
-static doca_error_t operate(struct doca_sync_event *e, enum sync_op op, uint64_t value,
-			    uint64_t *out, const char *func)
+static doca_error_t run_operation(struct doca_sync_event *e, enum sync_op op, uint64_t value,
+				  uint64_t *out, const char *func)
 {
 	CHECK_EVENT(e);
 	CHECK_OUT(out);
@@ -401,23 +401,23 @@ static doca_error_t operate(struct doca_sync_event *e, enum sync_op op, uint64_t
 
 doca_error_t doca_sync_event_get(struct doca_sync_event *event, uint64_t *value)
 {
-	return operate(event, SYNC_GET, 0, value, __func__);
+	return run_operation(event, SYNC_GET, 0, value, __func__);
 }
 
 doca_error_t doca_sync_event_update_add(struct doca_sync_event *event, uint64_t value,
 					uint64_t *fetched)
 {
-	return operate(event, SYNC_ADD, value, fetched, __func__);
+	return run_operation(event, SYNC_ADD, value, fetched, __func__);
 }
 
 doca_error_t doca_sync_event_update_set(struct doca_sync_event *event, uint64_t value)
 {
 	uint64_t unused;
-	return operate(event, SYNC_SET, value, &unused, __func__);
+	return run_operation(event, SYNC_SET, value, &unused, __func__);
 }
 
-static doca_error_t wait(struct doca_sync_event *e, enum sync_op op, uint64_t value, uint64_t mask,
-			 bool yield, const char *func)
+static doca_error_t wait_for_value(struct doca_sync_event *e, enum sync_op op, uint64_t value,
+				   uint64_t mask, bool yield, const char *func)
 {
 	uint64_t checked = now_ns();
 	CHECK_EVENT(e);
@@ -444,16 +444,16 @@ static doca_error_t wait(struct doca_sync_event *e, enum sync_op op, uint64_t va
 	return error;
 }
 
-#define WAIT(name, OP)                                                                       \
-	doca_error_t doca_sync_event_##name(struct doca_sync_event *event, uint64_t value,   \
-					    uint64_t mask)                                   \
-	{                                                                                    \
-		return wait(event, OP, value, mask, false, __func__);                        \
-	}                                                                                    \
-	doca_error_t doca_sync_event_##name##_yield(struct doca_sync_event *event,           \
-						    uint64_t value, uint64_t mask)           \
-	{                                                                                    \
-		return wait(event, OP, value, mask, true, __func__);                         \
+#define WAIT(name, OP)                                                                             \
+	doca_error_t doca_sync_event_##name(struct doca_sync_event *event, uint64_t value,         \
+					    uint64_t mask)                                         \
+	{                                                                                          \
+		return wait_for_value(event, OP, value, mask, false, __func__);                    \
+	}                                                                                          \
+	doca_error_t doca_sync_event_##name##_yield(struct doca_sync_event *event, uint64_t value, \
+						    uint64_t mask)                                 \
+	{                                                                                          \
+		return wait_for_value(event, OP, value, mask, true, __func__);                     \
 	}
 
 WAIT(wait_gt, SYNC_WAIT_GT)

@@ -27,7 +27,8 @@ _Static_assert(sizeof(struct sync_header) == 16, "no padding");
 
 /* ---- capabilities ---- */
 
-static doca_error_t capable(const struct doca_devinfo *devinfo, uint32_t caps, const char *func)
+static doca_error_t check_capability(const struct doca_devinfo *devinfo, uint32_t caps,
+				     const char *func)
 {
 	if (!object_is(devinfo, OBJECT_DEVINFO))
 		return REFUSE_FOR(func, DOCA_ERROR_INVALID_VALUE, "%p is not a devinfo",
@@ -39,10 +40,10 @@ static doca_error_t capable(const struct doca_devinfo *devinfo, uint32_t caps, c
 	return DOCA_ERROR_NOT_SUPPORTED;
 }
 
-#define CAP(name, caps)                                                               \
+#define CAP(name, caps)                                                             \
 	doca_error_t doca_sync_event_cap_##name(const struct doca_devinfo *devinfo) \
-	{                                                                             \
-		return capable(devinfo, caps, __func__);                              \
+	{                                                                           \
+		return check_capability(devinfo, caps, __func__);                   \
 	}
 
 CAP(is_export_to_remote_pci_supported, CAP_EXPORT_PCI)
@@ -79,7 +80,8 @@ static doca_error_t register_page(struct doca_sync_event *e, struct doca_dev *de
 	return DOCA_SUCCESS;
 }
 
-static doca_error_t make(struct doca_sync_event *e, enum export_kind kind, const char *func)
+static doca_error_t make_descriptor(struct doca_sync_event *e, enum export_kind kind,
+				    const char *func)
 {
 	uint8_t bytes[DESC_MAX];
 	struct sync_header h = {.magic = SYNC_MAGIC, .version = SYNC_VERSION, .kind = kind};
@@ -97,8 +99,8 @@ static doca_error_t make(struct doca_sync_event *e, enum export_kind kind, const
 	return DOCA_SUCCESS;
 }
 
-static doca_error_t exportable(const struct doca_sync_event *e, const struct doca_dev *dev,
-			       enum export_kind kind, const char *func)
+static doca_error_t check_exportable(const struct doca_sync_event *e, const struct doca_dev *dev,
+				     enum export_kind kind, const char *func)
 {
 	uint32_t wanted = kind == EXPORT_PCI ? SYNC_REMOTE_PCI : SYNC_REMOTE_NET;
 	const char *why = NULL;
@@ -113,16 +115,17 @@ static doca_error_t exportable(const struct doca_sync_event *e, const struct doc
 	return REFUSE_FOR(func, DOCA_ERROR_NOT_SUPPORTED, "%s", why); /* SE reference */
 }
 
-static doca_error_t export(struct doca_sync_event *e, struct doca_dev *dev, enum export_kind kind,
-			   const uint8_t **data, size_t *sz, const char *func)
+static doca_error_t export_event(struct doca_sync_event *e, struct doca_dev *dev,
+				 enum export_kind kind, const uint8_t **data, size_t *sz,
+				 const char *func)
 {
-	doca_error_t error = exportable(e, dev, kind, func);
+	doca_error_t error = check_exportable(e, dev, kind, func);
 	if (error == DOCA_SUCCESS)
 		error = sync_choose_place(e);
 	if (error == DOCA_SUCCESS)
 		error = register_page(e, dev, func);
 	if (error == DOCA_SUCCESS && !e->desc[kind].bytes)
-		error = make(e, kind, func);
+		error = make_descriptor(e, kind, func);
 	if (error != DOCA_SUCCESS)
 		return error;
 	*data = e->desc[kind].bytes;
@@ -139,7 +142,7 @@ doca_error_t doca_sync_event_export_to_remote_pci(struct doca_sync_event *event,
 	CHECK_DEV(dev);
 	CHECK_OUT(data);
 	CHECK_OUT(sz);
-	return export(event, dev, EXPORT_PCI, data, sz, __func__);
+	return export_event(event, dev, EXPORT_PCI, data, sz, __func__);
 }
 
 doca_error_t doca_sync_event_export_to_remote_net(struct doca_sync_event *event,
@@ -153,7 +156,7 @@ doca_error_t doca_sync_event_export_to_remote_net(struct doca_sync_event *event,
 	if (!dev) /* guess */
 		return REFUSE(DOCA_ERROR_BAD_STATE, "the event has no CPU location, whose device "
 						    "would export it");
-	return export(event, dev, EXPORT_RDMA, data, sz, __func__);
+	return export_event(event, dev, EXPORT_RDMA, data, sz, __func__);
 }
 
 doca_error_t sync_unexport(struct doca_sync_event *e)
@@ -176,7 +179,7 @@ doca_error_t sync_unexport(struct doca_sync_event *e)
 
 /* ---- import ---- */
 
-static doca_error_t parse(const uint8_t *data, size_t sz, enum export_kind kind)
+static doca_error_t check_descriptor(const uint8_t *data, size_t sz, enum export_kind kind)
 {
 	struct sync_header h;
 	if (sz < sizeof h)
@@ -190,7 +193,8 @@ static doca_error_t parse(const uint8_t *data, size_t sz, enum export_kind kind)
 	return DOCA_SUCCESS;
 }
 
-static doca_error_t import(struct doca_sync_event *e, struct doca_dev *dev, const uint8_t *data)
+static doca_error_t import_event(struct doca_sync_event *e, struct doca_dev *dev,
+				 const uint8_t *data)
 {
 	struct sync_header h;
 	dg_region_info info = {0};
@@ -219,12 +223,12 @@ static doca_error_t create(struct doca_dev *dev, const uint8_t *data, size_t sz,
 	if (!(dev->info.f.caps & CAP_FROM_EXPORT_PCI)) /* SE reference */
 		return REFUSE(DOCA_ERROR_NOT_SUPPORTED, "%s cannot use an export",
 			      dev->info.f.pci);
-	TRY(parse(data, sz, kind));
+	TRY(check_descriptor(data, sz, kind));
 	struct doca_sync_event *e = sync_event_new(OBJECT_SYNC_EVENT);
 	if (!e)
 		return REFUSE(DOCA_ERROR_NO_MEMORY, "no memory for a sync event");
 	sync_use_dev(&e->dev, dev);
-	doca_error_t error = import(e, dev, data);
+	doca_error_t error = import_event(e, dev, data);
 	if (error == DOCA_SUCCESS)
 		*out = e;
 	else

@@ -19,7 +19,7 @@ OWNER(of_task, struct sync_task, struct doca_task, task)
 
 /* ---- lists ---- */
 
-static void add(struct sync_list *l, struct sync_task *t)
+static void list_append(struct sync_list *l, struct sync_task *t)
 {
 	t->next = NULL;
 	*(l->first ? &l->last->next : &l->first) = t;
@@ -36,11 +36,11 @@ static void take_out(struct sync_list *l, struct sync_task *t)
 		l->last = before;
 }
 
-static void done(struct doca_sync_event *e, struct sync_task *t, doca_error_t status)
+static void complete_task(struct doca_sync_event *e, struct sync_task *t, doca_error_t status)
 {
 	t->status = status;
 	t->waits = false;
-	add(&e->done, t);
+	list_append(&e->done, t);
 }
 
 /* ---- the context ---- */
@@ -77,7 +77,7 @@ static void stop(struct doca_ctx *ctx)
 	while (e->waiting.first) {
 		struct sync_task *t = e->waiting.first;
 		take_out(&e->waiting, t);
-		done(e, t, FLUSHED);
+		complete_task(e, t, FLUSHED);
 	}
 }
 
@@ -88,15 +88,15 @@ static doca_error_t submit(struct doca_task *task, uint32_t flags)
 	(void)flags;
 	if (t->op < SYNC_WAIT_EQ) {
 		uint64_t unused;
-		done(e, t, sync_execute(e, t->op, t->value, t->out ? t->out : &unused));
+		complete_task(e, t, sync_execute(e, t->op, t->value, t->out ? t->out : &unused));
 		return DOCA_SUCCESS;
 	}
 	t->waits = true;
-	add(&e->waiting, t);
+	list_append(&e->waiting, t);
 	return DOCA_SUCCESS;
 }
 
-static bool cancel(struct doca_task *task)
+static bool cancel_task(struct doca_task *task)
 {
 	struct sync_task *t = of_task(task);
 	struct doca_sync_event *e = event_of(task->ctx);
@@ -116,12 +116,12 @@ static bool look(struct doca_sync_event *e)
 		if (!met && !abandoned)
 			continue;
 		take_out(&e->waiting, t);
-		done(e, t, met ? DOCA_SUCCESS : DOCA_ERROR_CONNECTION_RESET);
+		complete_task(e, t, met ? DOCA_SUCCESS : DOCA_ERROR_CONNECTION_RESET);
 	}
 	return e->done.first;
 }
 
-static void call(union sync_callback cb, struct sync_task *t, union doca_data ctx_data)
+static void call_back(union sync_callback cb, struct sync_task *t, union doca_data ctx_data)
 {
 	union doca_data data = t->task.user_data;
 	switch (t->op) {
@@ -156,7 +156,8 @@ static bool progress(struct doca_ctx *ctx)
 	const struct sync_conf *conf = &e->conf[t->op];
 	take_out(&e->done, t);
 	if (softdoca_task_landed(&t->task, t->status))
-		call(t->status == DOCA_SUCCESS ? conf->done_cb : conf->error_cb, t, ctx->user_data);
+		call_back(t->status == DOCA_SUCCESS ? conf->done_cb : conf->error_cb, t,
+			  ctx->user_data);
 	return true;
 }
 
@@ -185,7 +186,7 @@ const struct ctx_ops sync_ops = {
 	.progress = progress,
 	.arm = arm,
 	.free_task = free_task,
-	.cancel = cancel,
+	.cancel = cancel_task,
 	.timed = true,
 };
 
@@ -240,8 +241,8 @@ static doca_error_t new_task(struct doca_sync_event *e, struct fields fields, un
 	return DOCA_SUCCESS;
 }
 
-static doca_error_t alloc(struct doca_sync_event *e, struct fields fields,
-			  union doca_data user_data, void *task, const char *func)
+static doca_error_t allocate_task(struct doca_sync_event *e, struct fields fields,
+				  union doca_data user_data, void *task, const char *func)
 {
 	CHECK_EVENT(e);
 	CHECK_OUT(task);
@@ -305,17 +306,17 @@ static struct sync_task *settable(void *task, enum sync_op op, const char *func)
 		return t ? t->field : 0;                                  \
 	}
 
-#define WAIT(name, OP)                                                                       \
-	TASK(name, OP)                                                                       \
-	FIELD(name, OP, uint64_t, wait_val, value)                                           \
-	FIELD(name, OP, uint64_t, mask, mask)                                                \
-	doca_error_t doca_sync_event_task_##name##_alloc_init(                               \
-		struct doca_sync_event *event, uint64_t wait_val, uint64_t mask,             \
-		union doca_data user_data, struct doca_sync_event_task_##name **task)        \
-	{                                                                                    \
-		return alloc(event,                                                          \
-			     (struct fields){.op = OP, .value = wait_val, .mask = mask},  \
-			     user_data, task, __func__);                                     \
+#define WAIT(name, OP)                                                                           \
+	TASK(name, OP)                                                                           \
+	FIELD(name, OP, uint64_t, wait_val, value)                                               \
+	FIELD(name, OP, uint64_t, mask, mask)                                                    \
+	doca_error_t doca_sync_event_task_##name##_alloc_init(                                   \
+		struct doca_sync_event *event, uint64_t wait_val, uint64_t mask,                 \
+		union doca_data user_data, struct doca_sync_event_task_##name **task)            \
+	{                                                                                        \
+		return allocate_task(event,                                                      \
+				     (struct fields){.op = OP, .value = wait_val, .mask = mask}, \
+				     user_data, task, __func__);                                 \
 	}
 
 TASK(get, SYNC_GET)
@@ -333,16 +334,16 @@ doca_error_t doca_sync_event_task_get_alloc_init(struct doca_sync_event *event,
 						 uint64_t *ret_val_ptr, union doca_data user_data,
 						 struct doca_sync_event_task_get **task)
 {
-	return alloc(event, (struct fields){.op = SYNC_GET, .out = ret_val_ptr}, user_data, task,
-		     __func__);
+	return allocate_task(event, (struct fields){.op = SYNC_GET, .out = ret_val_ptr}, user_data,
+			     task, __func__);
 }
 
 doca_error_t doca_sync_event_task_notify_set_alloc_init(struct doca_sync_event *event,
 							uint64_t set_val, union doca_data user_data,
 							struct doca_sync_event_task_notify_set **task)
 {
-	return alloc(event, (struct fields){.op = SYNC_SET, .value = set_val}, user_data, task,
-		     __func__);
+	return allocate_task(event, (struct fields){.op = SYNC_SET, .value = set_val}, user_data,
+			     task, __func__);
 }
 
 doca_error_t doca_sync_event_task_notify_add_alloc_init(struct doca_sync_event *event,
@@ -350,7 +351,7 @@ doca_error_t doca_sync_event_task_notify_add_alloc_init(struct doca_sync_event *
 							union doca_data user_data,
 							struct doca_sync_event_task_notify_add **task)
 {
-	return alloc(event,
-		     (struct fields){.op = SYNC_ADD, .value = inc_val, .out = fetched_val_ptr},
-		     user_data, task, __func__);
+	return allocate_task(
+		event, (struct fields){.op = SYNC_ADD, .value = inc_val, .out = fetched_val_ptr},
+		user_data, task, __func__);
 }

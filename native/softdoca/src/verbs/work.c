@@ -26,7 +26,7 @@ static bool uses(const struct doca_verbs_qp *qp, const struct doca_verbs_cq *cq)
 	return cq && ((qp->init.sq_wr && qp->init.send_cq == cq) || (qp->init.rq_wr && qp->init.receive_cq == cq));
 }
 
-static doca_error_t join(struct doca_verbs_cq *cq, struct doca_verbs_qp *qp)
+static doca_error_t add_qp(struct doca_verbs_cq *cq, struct doca_verbs_qp *qp)
 {
 	pthread_mutex_lock(&cq->lock);
 	struct doca_verbs_qp **more = realloc(cq->qps, (cq->n_qps + 1) * sizeof *more);
@@ -39,7 +39,7 @@ static doca_error_t join(struct doca_verbs_cq *cq, struct doca_verbs_qp *qp)
 		    : REFUSE_FOR("doca_verbs_qp_create", DOCA_ERROR_NO_MEMORY, "no memory for a queue pair");
 }
 
-static void leave(struct doca_verbs_cq *cq, const struct doca_verbs_qp *qp)
+static void remove_qp(struct doca_verbs_cq *cq, const struct doca_verbs_qp *qp)
 {
 	pthread_mutex_lock(&cq->lock);
 	for (uint32_t i = 0; i < cq->n_qps; i++)
@@ -55,18 +55,18 @@ doca_error_t work_open(struct doca_verbs_qp *qp)
 	if (!error)
 		error = ids_new(&qp->receives, qp->init.rq_wr);
 	if (!error && uses(qp, send))
-		error = join(send, qp);
+		error = add_qp(send, qp);
 	if (!error && uses(qp, receive) && (receive != send))
-		error = join(receive, qp);
+		error = add_qp(receive, qp);
 	return error;
 }
 
 void work_close(struct doca_verbs_qp *qp)
 {
 	if (uses(qp, qp->init.send_cq))
-		leave(qp->init.send_cq, qp);
+		remove_qp(qp->init.send_cq, qp);
 	if (uses(qp, qp->init.receive_cq))
-		leave(qp->init.receive_cq, qp);
+		remove_qp(qp->init.receive_cq, qp);
 	free(qp->sends.ids);
 	free(qp->receives.ids);
 }
@@ -264,7 +264,7 @@ static const uint8_t *next_cqe(const struct doca_verbs_cq *cq)
 	return is_new ? (const uint8_t *)cqe : NULL;
 }
 
-static struct doca_verbs_qp *find(const struct doca_verbs_cq *cq, uint32_t qpn)
+static struct doca_verbs_qp *find_qp(const struct doca_verbs_cq *cq, uint32_t qpn)
 {
 	for (uint32_t i = 0; i < cq->n_qps; i++)
 		if (cq->qps[i]->number == qpn)
@@ -330,7 +330,7 @@ static void scatter(const struct doca_verbs_qp *qp, uint32_t index, const uint8_
 	}
 }
 
-static void complete(struct doca_verbs_qp *qp, const uint8_t *cqe, struct ibv_wc *wc)
+static void complete_entry(struct doca_verbs_qp *qp, const uint8_t *cqe, struct ibv_wc *wc)
 {
 	const uint8_t kind = cqe[CQE_OWN] >> 4;
 	const bool is_send = kind == CQE_REQUEST || kind == CQE_REQUEST_ERROR;
@@ -365,9 +365,9 @@ int doca_verbs_bridge_poll_cq(struct doca_verbs_cq *verbs_cq, int num_entries, s
 		return REFUSE(-1, "%p is not a completion queue of the CPU's, or wc is NULL", (void *)verbs_cq);
 	pthread_mutex_lock(&verbs_cq->lock);
 	while (n < num_entries && (cqe = next_cqe(verbs_cq))) {
-		struct doca_verbs_qp *qp = find(verbs_cq, be32_at(cqe + CQE_QPN) & 0xffffff);
+		struct doca_verbs_qp *qp = find_qp(verbs_cq, be32_at(cqe + CQE_QPN) & 0xffffff);
 		if (qp) /* otherwise it was destroyed */
-			complete(qp, cqe, &wc[n++]);
+			complete_entry(qp, cqe, &wc[n++]);
 		verbs_cq->polled++;
 	}
 	pthread_mutex_unlock(&verbs_cq->lock);

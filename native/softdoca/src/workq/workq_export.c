@@ -12,7 +12,7 @@ static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwx
 #define MEMBER   "\"softdoca\": \""
 #define TEXT_MAX (EXPORT_DESC_MAX * 4 / 3 + 96)
 
-static void encode(const uint8_t *from, size_t n, char *to)
+static void encode_base64(const uint8_t *from, size_t n, char *to)
 {
 	for (size_t i = 0; i < n; i += 3) {
 		uint32_t bits = (uint32_t)from[i] << 16;
@@ -83,7 +83,7 @@ DOCA_STABLE doca_error_t doca_mmap_export(struct wq_mmap *mmap, const struct doc
 		return REFUSE(DOCA_ERROR_NO_MEMORY, "no memory for a descriptor");
 	int n = snprintf(text, TEXT_MAX, "{\"addr\": %" PRIu64 ", \"len\": %zu, " MEMBER,
 			 (uint64_t)(uintptr_t)c->addr, c->len);
-	encode(bytes, len, text + n);
+	encode_base64(bytes, len, text + n);
 	strcat(text, "\"}");
 	mmap->exported = true;
 	*export_desc = text;
@@ -104,7 +104,8 @@ DOCA_STABLE doca_error_t doca_mmap_export_dpu(struct wq_mmap *mmap, const struct
 	return e;
 }
 
-static doca_error_t import(const char *text, size_t n, struct doca_dev *dev, struct wq_mmap *m)
+static doca_error_t import_export(const char *text, size_t n, struct doca_dev *dev,
+				  struct wq_mmap *m)
 {
 	uint8_t bytes[EXPORT_DESC_MAX + 3];
 	const char *at = memmem(text, n, MEMBER, strlen(MEMBER));
@@ -137,7 +138,7 @@ DOCA_STABLE doca_error_t wq_mmap_create_from_export(const union doca_data *user_
 	struct wq_mmap *m = wq_mmap_new();
 	if (!m)
 		return REFUSE(DOCA_ERROR_NO_MEMORY, "no memory for a memory map");
-	doca_error_t e = import(export_desc, export_desc_len, dev, m);
+	doca_error_t e = import_export(export_desc, export_desc_len, dev, m);
 	if (e) {
 		softdoca_object_free(m);
 		return e;

@@ -232,7 +232,7 @@ DOCA_STABLE doca_error_t doca_mmap_dev_rm(struct wq_mmap *mmap, struct doca_dev 
 	return e;
 }
 
-static bool overlaps(const struct wq_mmap *m, const char *addr, size_t len)
+static bool overlaps_chunk(const struct wq_mmap *m, const char *addr, size_t len)
 {
 	for (const struct chunk *c = m->chunks; c; c = c->next)
 		if (addr < c->addr + c->len && c->addr < addr + len)
@@ -258,7 +258,7 @@ DOCA_STABLE doca_error_t doca_mmap_populate(struct wq_mmap *mmap, void *addr, si
 			      "pages of %zu bytes: a power of two from %d is needed", pg_sz,
 			      MIN_PAGE);
 	TRY(may_change(mmap, __func__));
-	if (!mmap->started || overlaps(mmap, addr, len)) /* Mmap 1.5 */
+	if (!mmap->started || overlaps_chunk(mmap, addr, len)) /* Mmap 1.5 */
 		return REFUSE(DOCA_ERROR_NOT_PERMITTED, "the map %s",
 			      mmap->started ? "has a range that overlaps" : "is not started");
 	if (mmap->n_chunks >= mmap->max_chunks) /* Mmap 1.5 */
