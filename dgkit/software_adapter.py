@@ -184,6 +184,7 @@ def environment(adapters: int = 1) -> dict[str, str]:
         # The adapter copies GPU memory by CUDA. A program that loads a kernel while another kernel
         # waits for such a copy (NCCL's) holds the driver's lock until that one ends: a deadlock.
         "CUDA_MODULE_LOADING": os.environ.get("CUDA_MODULE_LOADING", "EAGER"),
+        "UCX_IB_MLX5_DEVX": os.environ.get("UCX_IB_MLX5_DEVX", "n"),
     }
 
 
