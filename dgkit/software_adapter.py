@@ -30,6 +30,15 @@ GID = f"{_GID}1"
 
 _LIBRARIES = "libibverbs.so.1", "libmlx5.so.1"
 _PCI = "devices/pci00ff:00/00ff:03:00.0"
+_CHOICES = {  # unless the user has made another
+    # The adapter copies GPU memory by CUDA. A program that loads a kernel while another kernel
+    # waits for such a copy (NCCL's) holds the driver's lock until that one ends: a deadlock.
+    "CUDA_MODULE_LOADING": "EAGER",
+    # Streams share the channels of a copy engine, 8 by default: the adapter's copy waits for one of
+    # the program's that is behind NCCL's kernel, which waits for the adapter's.
+    "CUDA_DEVICE_MAX_COPY_CONNECTIONS": "32",
+    "UCX_IB_MLX5_DEVX": "n",  # its shared receive queues are of a kind that DEVX lacks here
+}
 _GUID = "0200:0000:0000:000"
 _OF_MLX5_0 = "00ff:03:00.0", DEVICE, "uverbs0"
 _MODALIAS = "pci:v000015B3d00001021sv000015B3sd00000041bc02sc00i00"
@@ -181,10 +190,7 @@ def environment(adapters: int = 1) -> dict[str, str]:
         "LD_PRELOAD": ":".join(preloaded),
         "SYSFS_PATH": str(_write_sysfs(adapters)),
         "IBV_DRIVERS": "mlx5",
-        # The adapter copies GPU memory by CUDA. A program that loads a kernel while another kernel
-        # waits for such a copy (NCCL's) holds the driver's lock until that one ends: a deadlock.
-        "CUDA_MODULE_LOADING": os.environ.get("CUDA_MODULE_LOADING", "EAGER"),
-        "UCX_IB_MLX5_DEVX": os.environ.get("UCX_IB_MLX5_DEVX", "n"),
+        **{name: os.environ.get(name, choice) for name, choice in _CHOICES.items()},
     }
 
 

@@ -423,7 +423,7 @@ def _serve(arm: Arm, planned: Plan, provider: str, digest: str, say: Say) -> str
 # The agent's pid may be another program's after a reboot.
 _RUNNING = """\
 running() {
-    [ -s pid ] && tr '\\0' ' ' < "/proc/$(cat pid)/cmdline" 2>/dev/null | grep -q 'dgkit.cli serve'
+    [ -s pid ] && tr '\\0' ' ' 2>/dev/null < "/proc/$(cat pid)/cmdline" | grep -q 'dgkit.cli serve'
 }
 stop() {
     running || return 0

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 # 6.0, 4.2).
 _LANE = {1: 0.25e9, 2: 0.5e9, 3: 0.985e9, 4: 1.969e9, 5: 3.938e9, 6: 7.375e9}
 
+# Of nvml.h; their names in cuda.bindings differ between its releases.
+_PCIE_SENT, _PCIE_RECEIVED = 0, 1  # NVML_PCIE_UTIL_TX_BYTES, _RX_BYTES
+_NVLINK_SENT, _NVLINK_RECEIVED = 138, 139  # NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX, _RX
 _ALL_LINKS = 0xFFFF_FFFF  # as nvmlFieldValue_t.scopeId: the sum over the GPU's NVLinks
 
 
@@ -78,7 +81,7 @@ def _read_load(nvml: Any, index: int) -> GpuLoad:
     generation = get(lambda: nvml.device_get_max_pcie_link_generation(gpu))
     received, sent = (  # NVML counts in KB/s
         get(partial(nvml.device_get_pcie_throughput, gpu, counter))
-        for counter in (nvml.PcieUtilCounter.RX_BYTES, nvml.PcieUtilCounter.TX_BYTES)
+        for counter in (_PCIE_RECEIVED, _PCIE_SENT)
     )
     return GpuLoad(
         index=index,
@@ -97,9 +100,9 @@ def _read_load(nvml: Any, index: int) -> GpuLoad:
 def _nvlink_bytes(nvml: Any, gpu: int) -> tuple[int, int] | None:
     """Return the bytes of payload that a GPU received and sent over all its NVLinks."""
     try:
-        kinds, fields = nvml.FieldId, nvml.FieldValue(2)
-        received, sent = kinds.DEV_NVLINK_THROUGHPUT_DATA_RX, kinds.DEV_NVLINK_THROUGHPUT_DATA_TX
-        fields.field_id, fields.scope_id = [int(received), int(sent)], [_ALL_LINKS] * 2
+        fields = nvml.FieldValue(2)
+        fields.field_id = [_NVLINK_RECEIVED, _NVLINK_SENT]
+        fields.scope_id = [_ALL_LINKS] * 2
         nvml.device_get_field_values(gpu, fields)
         if any(fields.nvml_return):
             return None

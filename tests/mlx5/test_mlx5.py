@@ -643,11 +643,16 @@ def test_env_prints_what_run_sets(capsys):
     exports = dict(re.findall(r"export (\w+)=(.*)", capsys.readouterr().out))
     assert exports == software_adapter.environment()
     assert exports["CUDA_MODULE_LOADING"] == "EAGER"  # or NCCL hangs: see native/mlx5/README.md
+    assert exports["CUDA_DEVICE_MAX_COPY_CONNECTIONS"] == "32"  # the same
 
 
-def test_a_choice_of_cuda_s_loading_is_kept(monkeypatch):
-    monkeypatch.setenv("CUDA_MODULE_LOADING", "LAZY")
-    assert software_adapter.environment()["CUDA_MODULE_LOADING"] == "LAZY"
+@pytest.mark.parametrize(
+    ("name", "choice"),
+    [("CUDA_MODULE_LOADING", "LAZY"), ("CUDA_DEVICE_MAX_COPY_CONNECTIONS", "8")],
+)
+def test_a_choice_of_cuda_s_environment_is_kept(monkeypatch, name, choice):
+    monkeypatch.setenv(name, choice)
+    assert software_adapter.environment()[name] == choice
 
 
 def test_a_program_is_needed(capsys):

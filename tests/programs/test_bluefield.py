@@ -428,6 +428,7 @@ def stored(folder):
     return sorted(path.name for path in folder.rglob("*") if path.is_file())
 
 
+@pytest.mark.timeout(300)  # several installations; 120 s were too few on two busy cores
 def test_up_moves_bytes_and_down_leaves_nothing_on_either_side(host, arm, folder, wheels):
     nothing = host.bluefield("status", "--json")
     assert json.loads(nothing.stdout)["set_up"] is False

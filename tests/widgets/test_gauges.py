@@ -19,8 +19,6 @@ class NotSupported(Exception):
 class Nvml:
     """An H200 of PCIe 5 x16."""
 
-    PcieUtilCounter = SimpleNamespace(TX_BYTES=0, RX_BYTES=1)
-
     def __init__(self, **replaced):
         self.__dict__.update(replaced)
 
@@ -91,8 +89,7 @@ def test_nvlink_is_the_rate_between_two_readings_and_all_gpus_are_one_series(nvm
         assert fields.scope_id == [0xFFFFFFFF] * 2
         fields.kib = [{138: 1 << 20, 139: 1 << 21}[one] * reading for one in fields.field_id]
 
-    ids = SimpleNamespace(DEV_NVLINK_THROUGHPUT_DATA_TX=138, DEV_NVLINK_THROUGHPUT_DATA_RX=139)
-    nvml(Nvml(FieldId=ids, FieldValue=Field, device_get_field_values=fill))
+    nvml(Nvml(FieldValue=Field, device_get_field_values=fill))
     clock = count(100, 2)
     monkeypatch.setattr(gauges.time, "monotonic", lambda: next(clock))
     read, reading = Gauges(), 1

@@ -165,26 +165,44 @@ static void ended(struct doca_graph_instance *instance, union doca_data data,
 	done = -1;
 }
 
-/* A graph whose first function fails, so that the second one is not called. */
-static void fail_in_a_graph(struct doca_pe *pe)
+/* A graph whose first function fails, so that the second one is not called, and no copy made. */
+static void fail_in_a_graph(struct doca_pe *pe, struct doca_dma *dma, struct doca_mmap *map)
 {
+	union doca_data data = {0};
 	struct doca_graph_instance *instance;
-	struct doca_graph_node *nodes[2];
+	struct doca_buf_inventory *inventory;
+	struct doca_dma_task_memcpy *task;
+	struct doca_graph_node *nodes[3];
 	struct doca_graph *graph;
+	struct doca_buf *bufs[2];
 
+	DO(doca_buf_inventory_create(2, &inventory));
+	DO(doca_buf_inventory_start(inventory));
+	for (int i = 0; i < 2; i++)
+		DO(doca_buf_inventory_buf_get_by_args(inventory, map, memory + i * SIZE, SIZE,
+						      memory + i * SIZE, i ? 0 : SIZE, &bufs[i]));
+	DO(doca_dma_task_memcpy_alloc_init(dma, bufs[0], bufs[1], data, &task));
 	DO(doca_graph_create(pe, &graph));
 	for (int i = 0; i < 2; i++)
 		DO(doca_graph_node_create_from_user(graph, fail, &nodes[i]));
-	DO(doca_graph_add_dependency(graph, nodes[0], nodes[1]));
+	DO(doca_graph_node_create_from_ctx(graph, doca_dma_as_ctx(dma), &nodes[2]));
+	for (int i = 0; i < 2; i++)
+		DO(doca_graph_add_dependency(graph, nodes[i], nodes[i + 1]));
 	DO(doca_graph_set_conf(graph, ended, ended, 1));
 	DO(doca_graph_start(graph));
 	DO(doca_graph_instance_create(graph, &instance));
+	DO(doca_graph_instance_set_ctx_node_data(instance, nodes[2],
+						 doca_dma_task_memcpy_as_task(task)));
 	DO(doca_graph_instance_submit(instance));
 	while (done >= 0)
 		doca_pe_progress(pe);
 	DO(doca_graph_instance_destroy(instance));
 	DO(doca_graph_stop(graph));
 	DO(doca_graph_destroy(graph));
+	doca_task_free(doca_dma_task_memcpy_as_task(task));
+	for (int i = 0; i < 2; i++)
+		DO(doca_buf_dec_refcount(bufs[i], NULL));
+	DO(doca_buf_inventory_destroy(inventory));
 }
 
 #ifdef __cplusplus
@@ -216,7 +234,7 @@ int main(int argc, char **argv)
 			doca_pe_progress(pe);
 	turn(dev);
 	if (argc > 1 && !strcmp(argv[1], "--graph"))
-		fail_in_a_graph(pe);
+		fail_in_a_graph(pe, dma, mmap);
 	DO(doca_ctx_stop(ctx));
 	DO(doca_ctx_get_state(ctx, &state));
 	DO(doca_dma_destroy(dma));
