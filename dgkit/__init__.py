@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Read and write the memory of another process by DMA.
 
 Packages:

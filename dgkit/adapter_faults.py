@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Faults that the software adapter injects into a program: the rules of `dgkit mlx5 run --fault`.
 
 A rule is an action and fields, with the words of `dgkit.FaultRule`:

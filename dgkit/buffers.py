@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Objects with the buffer protocol: what `memory`, `dma` and `session` require of them."""
 
 from __future__ import annotations

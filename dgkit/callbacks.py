@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Functions that are called when something has happened."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Closing the panels and sessions of a notebook cell that is run again.
 
 The first new panel of a run closes the panels of the previous runs of that cell. If the cell

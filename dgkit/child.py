@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Processes that end with this one: of this Python, which run a module of dgkit, or others."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Exception classes. Every error that dgkit itself detects is a DgkitError.
 
 Wrong types and values in calls are Python's TypeError and ValueError. The table in dma/_ffi.py has

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Descriptors, and files that other users may have prepared: owner, mode, links, atomic writes."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """HTML cards, tables and histograms for notebooks, and hex dumps.
 
 JupyterLab sanitizes the HTML of an untrusted notebook: it drops svg, style and script elements but

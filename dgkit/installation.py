@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The way dgkit was installed, and the command that adds an extra to it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """JSON that somebody else wrote."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Weak set that a thread can iterate while other threads add and drop members."""
 
 from __future__ import annotations

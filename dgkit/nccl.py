@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """NCCL's RMA plugin: where it is, what makes NCCL load it, and a test of it without NCCL.
 
 NCCL 2.30.3 and later hand the puts, gets and signals that kernels post (GIN) to such a plugin, if

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The runtime folder, and subfolders with a lock.
 
 A subfolder is removed when its process exits; after a kill, by the next process that makes a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tasks and results of the DPU: its functions take and return them, and messages carry them.
 
 Each type is declared here once. On the wire it is an array of its fields in the order below, which

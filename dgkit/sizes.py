@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sizes of the data chunks, slots, windows and messages of the DPU and its clients."""
 
 from __future__ import annotations

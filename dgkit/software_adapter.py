@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """ConnectX adapters in software, for programs that use rdma-core's libibverbs and libmlx5.
 
 The libraries are the distribution's. What they read of an adapter in /sys is in a folder of ours,

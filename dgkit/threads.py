@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Starts of threads, where the system may have none left."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Types shared by all layers: access, operations, statuses, paths, Memory; providers' labels."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Base classes of objects that own something: such as exist once, and such as are closed."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sizes, times and rates as text, and sizes parsed from text."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Options and fixtures of all tests: --approve, no skips if CI=true, Ctrl-C in every test."""
 
 import os

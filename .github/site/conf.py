@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sphinx's settings. build.py makes the folder of sources that they are for."""
 
 from importlib import import_module

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The process that serves one side to the other: `dgkit serve`.
 
 agent_process.py        serve(), until a signal

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The software DPU that connect() starts: `python -m dgkit.agent FD`.
 
 FD is one end of a socket pair. The process that started this one has the other end: when it closes

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Resources that the clients of one key or user hold together, and their limits."""
 
 from __future__ import annotations

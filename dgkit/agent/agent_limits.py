@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Limits of an agent: of all clients together, of one client, and of one key or user.
 
 The limits of what both sides must know are in wire/messages.py: 8 monitors and 8 GPU queues of one

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """serve(): an agent as the main job of a process."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Per-client resources, released on disconnect, and the limits on them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """GPU queues of a client: rings in its memory, which a proxy of this process serves."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Handlers of the requests: each returns its reply, or None if a worker sends it later."""
 
 from __future__ import annotations

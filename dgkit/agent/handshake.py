@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The agent's side of the handshake: Hellos that wait for their turn, and Welcome."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Continuous latency monitoring for one client, on a separate thread."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Options of an agent, as `dgkit serve` and agent.serve() take them."""
 
 from __future__ import annotations

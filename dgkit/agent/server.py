@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The agent: one loop that serves the host's memory or the DPU to any number of clients.
 
 The loop itself does only short work, of microseconds: it decodes requests, copies small data, sends

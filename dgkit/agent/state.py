@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """State of an agent that its loop, handlers, monitors and handshake share."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """systemd user unit that runs the agent."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Publisher of latency samples: numbered blocks on a ROUTER socket, so that a gap is detected.
 
 A ROUTER socket without a high-water mark, since libzmq may abort behind a full queue of requests

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Threads for one client's long work, so that no client waits for another; end of a monitor's."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Archive of `dgkit bluefield report`: figures and recordings, without names, addresses or payload.
 
 It has report.json with the figures, the doctor's recordings host.snap and dpu.snap, and with DOCA

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """SSH connection to the Arm side: one login, by the system's `ssh`, for all commands of a run."""
 
 from __future__ import annotations

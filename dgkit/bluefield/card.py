@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The BlueFields that the host sees, as the doctor reads them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Folder of wheels from which an Arm side without internet access installs dgkit.
 
 native/wheelhouse.py, which cross-builds dgkit's own wheel in a checkout, uses `download`, too.

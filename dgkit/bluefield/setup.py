@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Steps of `dgkit bluefield up`, `down` and `status`.
 
 Each step looks at what is there and does what is missing, so that a second run goes on where the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """First transfers of `dgkit bluefield up`: host memory, then GPU memory, checked byte by byte.
 
 In a testbed's host guest, its memory in the Arm guest's PCI BAR follows: this file is also the

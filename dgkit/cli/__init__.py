@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The `dgkit` command.
 
 app.py           entry point: command group, signals and exit codes

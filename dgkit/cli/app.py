@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Entry point `main` and the command group `dgkit`, which imports a command only to run it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`dgkit bench`: measure latency and bandwidth over sizes, depths, directions and paths."""
 
 from __future__ import annotations

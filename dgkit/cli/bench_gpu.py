@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`dgkit bench gpu-initiated`: measure operations that a GPU kernel posts."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`dgkit bluefield`: set up a host's BlueField over SSH, and report what it does."""
 
 from __future__ import annotations

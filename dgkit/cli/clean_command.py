@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`dgkit clean`: remove the folders that dgkit keeps of a user."""
 
 from __future__ import annotations

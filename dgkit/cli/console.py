@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Output of commands: results on stdout; messages, and on a terminal progress bars, on stderr."""
 
 from __future__ import annotations

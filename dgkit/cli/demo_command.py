@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`dgkit demo`: copy a file by DMA, verify the copy, and time transfers."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Steps of demo: read the file into a region, have the DPU hash it and copy it to a second one."""
 
 from __future__ import annotations

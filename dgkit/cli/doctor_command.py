@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`dgkit doctor`: diagnose why a GPU and a DPU cannot reach each other."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Exit code and one-line message of an exception."""
 
 from __future__ import annotations

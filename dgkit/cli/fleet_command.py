@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`dgkit fleet`: many pairs of host and DPU, on a Dask cluster."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`dgkit info`: providers, DOCA devices and GPUs of this machine, and why some are not usable."""
 
 from __future__ import annotations

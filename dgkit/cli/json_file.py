@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Option `--json [FILE]` of the commands that measure."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`dgkit keys`: key pairs and allowed clients of tcp:// addresses."""
 
 from __future__ import annotations

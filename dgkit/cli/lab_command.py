@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`dgkit lab`: start JupyterLab and a software DPU."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`dgkit mlx5`: programs of rdma-core with an adapter in software."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`dgkit nccl`: the environment for NCCL's RMA plugin, and a test of it."""
 
 from __future__ import annotations

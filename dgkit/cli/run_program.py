@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Programs that commands of dgkit start: becoming one, and why one could not be started."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`dgkit serve`: run an agent."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`dgkit softdoca`: build and run DOCA programs without a BlueField."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`dgkit softdoca record` and `compare`: traces of the calls that programs make of DOCA."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Measurements of demo and bench through a session."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reports as tables of at most 80 columns."""
 
 from __future__ import annotations

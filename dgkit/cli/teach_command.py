@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`dgkit teach`: courses with graded labs."""
 
 from __future__ import annotations

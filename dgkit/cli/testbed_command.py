@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`dgkit testbed`: a virtual host and a virtual Arm DPU."""
 
 from __future__ import annotations

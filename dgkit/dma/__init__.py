@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Devices, regions, queues and transfers: the Python side of native/dgkit.h.
 
 Modules:

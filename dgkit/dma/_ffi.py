@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Access to the C core: `ffi`, `lib`, and exceptions for its negative results."""
 
 from __future__ import annotations

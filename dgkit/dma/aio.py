@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Wait for transfers in an asyncio event loop; imported by the first await that must wait."""
 
 from __future__ import annotations

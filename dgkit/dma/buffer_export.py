@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Exports of Python buffers to C."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The memory behind Python's buffers: addresses, copies without the GIL, pages, stored hashes."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Result of one operation."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """State that a device shares with its regions and queues."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Batch layouts: `dg_wr` and `dg_wc` of native/dgkit.h as NumPy dtypes; pointers of such arrays."""
 
 from __future__ import annotations

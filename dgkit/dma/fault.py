@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rules of the provider `fault`: which operations fail, and how."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Queue that a GPU's kernels post to; a proxy thread of this process runs the operations."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Thread that serves the GPU queues of one device."""
 
 from __future__ import annotations

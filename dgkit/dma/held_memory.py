@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Memory of another process that this one keeps from being released, and accesses by address."""
 
 from __future__ import annotations

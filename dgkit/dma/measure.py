@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Latency and rate measured by loops in the C core, called block by block."""
 
 from __future__ import annotations

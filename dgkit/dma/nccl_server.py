@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Server of dgkit's NCCL plugin: threads that copy between regions of this user's processes."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Software NIC: a thread that executes mlx5 work queue entries, which kernels write to rings."""
 
 from __future__ import annotations

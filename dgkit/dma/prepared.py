@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Arrays of work requests posted in one call, and operations checked once and run often."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Providers: which can be opened here, and the capabilities and counters of an open one."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Queue that posts reads, writes and atomic operations."""
 
 from __future__ import annotations

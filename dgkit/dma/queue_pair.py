@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Queue pair that is connected manually to any program that uses libibverbs."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Memory regions: registered with a device, or imported by one."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rings of GPU queues whose kernels and whose proxy are in different processes."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """CPUs and the clock, as the C core sees them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Posted operations, and the wait for their completions."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Fields of work requests (`dg_wr`) from Python values."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """DOCA's objects in Python, for users who know DOCA's API.
 
     from dgkit import doca

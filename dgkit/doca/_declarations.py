@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """C declarations of the DOCA functions that dgkit.doca calls, for cffi.
 
 Names, numbers and signatures are those of DOCA 2.5 and later. DOCA passes and returns `union

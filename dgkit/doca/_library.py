@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Find the DOCA library, load it once per process, and turn its errors into exceptions."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Buffers (ranges of maps, single or chained to lists) and the inventory that allocates them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """DOCA's enums: error codes, access flags, states, kinds of functions."""
 
 from __future__ import annotations

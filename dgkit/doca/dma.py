@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """DMA contexts, their tasks (copies between buffers), and the progress engines that run them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Descriptions of the available devices and representors, and open devices and representors."""
 
 from __future__ import annotations

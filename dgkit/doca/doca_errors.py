@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """DOCA's error codes as exceptions: each code has a subclass of DocaError with its name."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Answers of DOCA that no public source states, asked of a real DOCA and of softdoca.
 
 softdoca marks them `guess` in its source. A report with a real DOCA settles each: an answer that is

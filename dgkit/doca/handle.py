@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Base of DOCA's objects: parents, children, locking and close()."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The sample of which `dgkit bluefield up` records the DOCA calls: a copy within this machine.
 
 `python -m dgkit.doca.local_copy` copies with the DOCA that is installed; an argument names another

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Memory maps: memory of this process, or exported by another process, that devices can access."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Traces of the calls that a program makes of DOCA: recorded, and replayed against softdoca.
 
 recording.py     runs a program with the recorder

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Order of the calls of traces that are replayed at the same time.
 
 What the traces tell of it: on one machine, whose clock all of them have, which call had ended when

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Replay traces against softdoca, each in a process of its own, and collect what differs."""
 
 from __future__ import annotations

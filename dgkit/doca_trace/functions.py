@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Kinds of the parameters of DOCA's functions, as native/softdoca/record/generate.py found them."""
 
 from __future__ import annotations

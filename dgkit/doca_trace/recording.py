@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Run a program with the recorder between it and DOCA."""
 
 from __future__ import annotations

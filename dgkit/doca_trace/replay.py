@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Replay the calls of a trace against softdoca, in a process of its own.
 
 Calls are replayed in the order in which they ended, in one thread. Of doca_pe_progress, which a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Give Ethernet queues and rules of a replay a network, frames and structures of doca_flow."""
 
 from __future__ import annotations

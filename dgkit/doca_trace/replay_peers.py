@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Share descriptors, GIDs and numbers of queue pairs between replays at the same time."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Traces of the calls of DOCA: files that strangers send, so each value is checked when it is read.
 
 A trace has a JSON object a line: the header, then the calls, callbacks and ranges of memory that

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Values of a trace in the process that replays it: handles, memory, callbacks, descriptors.
 
 A value of a trace is a name, never an address, so what the trace says can reach no memory but the

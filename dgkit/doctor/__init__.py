@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Diagnosis of why a GPU and a DPU cannot exchange data, and the commands that fix it.
 
 The module is callable: `dgkit.doctor(...)` is `api.examine(...)`. README.md is the manual.

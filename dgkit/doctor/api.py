@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`dgkit.doctor()`: the package as a callable, with plain values as arguments."""
 
 from __future__ import annotations

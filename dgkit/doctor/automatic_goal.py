@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Automatic goal: a table that derives the goal from the devices and software of a machine.
 
 A working machine fails when it is judged for a goal that it was not meant for. Therefore DMA by the

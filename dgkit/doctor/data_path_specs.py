@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Specifications of all data paths, best first, with the checks that each path depends on."""
 
 from __future__ import annotations

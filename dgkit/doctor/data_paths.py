@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Verdicts on the data paths of data_path_specs.py, from the findings of the checks."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Result of a run of the doctor: its findings, its data paths, and the verdict on the goal."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Thread pool of daemon threads: a job that hangs blocks neither the other jobs nor the exit."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Findings: a verdict, the evidence for it, and the remedy."""
 
 from __future__ import annotations

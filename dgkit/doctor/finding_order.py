@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Order of findings: causes before their consequences, checks that only dgkit needs last."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Goals a machine is judged for; a goal selects the checks that count."""
 
 from __future__ import annotations

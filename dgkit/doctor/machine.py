@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One machine, or one side of a pair: a reader, and cached facts derived from its readings."""
 
 from __future__ import annotations

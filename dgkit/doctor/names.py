@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Names, error codes and ways to fail in an error text, read from names.txt."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Requirements: conditions for running a check, declared by `@check(requires=...)`.
 
 A requirement is a function that takes a case. It returns None if it is met, else the finding of a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Answer to "is it the machine, or my program?": what a program needs on a machine that is fine."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Recording of this machine as a redacted snapshot of only the data that checks use."""
 
 from __future__ import annotations

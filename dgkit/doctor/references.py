@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Documents on which the checks are based, read from documents.txt."""
 
 from __future__ import annotations

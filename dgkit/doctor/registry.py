@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Registry of checks. A check is a function that takes a Case and returns or yields Findings."""
 
 from __future__ import annotations

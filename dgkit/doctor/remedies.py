@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Remedies that several checks share, and their adaptation to the machine they are printed for."""
 
 from __future__ import annotations

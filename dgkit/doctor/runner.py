@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Concurrent run of the checks under one deadline."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Comparison of two machines, or of one at two times: what differs, and what of it matters."""
 
 from __future__ import annotations

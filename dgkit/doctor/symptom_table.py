@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Error texts of other programs and of the kernel, read from error_texts.txt."""
 
 from __future__ import annotations

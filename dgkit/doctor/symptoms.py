@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Causes of an error text, ranked by what the checks find on this machine."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The DPU as a service on plain values, in whichever process it is; below `session` and `agent`.
 
 service.py      DpuService: what a DPU does with regions

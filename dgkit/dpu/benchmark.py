@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Latency and bandwidth measurements of the DPU, in slices between which they can be cancelled.
 
 The floor reported with each is the same copy without dgkit, on the same machine.

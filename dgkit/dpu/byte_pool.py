@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Memory for results: bytes objects that are filled after their creation, and reused."""
 
 from __future__ import annotations

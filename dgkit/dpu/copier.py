@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Slots for the chunks of jobs; queues and bounce memory of one thread's copies by DMA."""
 
 from __future__ import annotations

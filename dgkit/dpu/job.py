@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Transfers, copies and digests, cut into chunks by one loop."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Worker thread of a session: interleaves the chunks of concurrent jobs."""
 
 from __future__ import annotations

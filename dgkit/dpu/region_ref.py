@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reference of the DPU to a region: its own memory, or an imported one."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Periodic blocks of latency samples."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The DPU as a service on plain values, for an agent and for the process that is the DPU itself."""
 
 from __future__ import annotations

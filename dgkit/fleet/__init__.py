@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Many pairs of host and DPU, on a Dask cluster (extra `fleet`).
 
 fleet               Fleet: the pairs of a cluster; sweep, map and doctor over them

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Checks of a cluster before it is used: encryption of exposed addresses, and versions."""
 
 from __future__ import annotations

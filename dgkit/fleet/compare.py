@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Comparison of two sweeps: rows that became slower."""
 
 from __future__ import annotations

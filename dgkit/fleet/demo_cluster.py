@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Clusters for `dgkit fleet`: one at a scheduler's address, or workers on this machine."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The doctor's verdicts on all machines of a fleet, in groups, the smallest first."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Jobs on the pairs of a fleet: one per machine, with retries after lost workers."""
 
 from __future__ import annotations

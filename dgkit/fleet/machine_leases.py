@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Leases of machines: two pairs of a machine are never measured at once, even by two clients."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Description of one pair of host and DPU, held by the client of a fleet."""
 
 from __future__ import annotations

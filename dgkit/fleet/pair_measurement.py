@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Latencies and rates of one pair, measured in its worker."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The worker's side of a pair: a session that lives as long as the worker."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Registry of a fleet's pairs: the description of each worker of the cluster."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Folder of Parquet files, one for each pair, op and path, each written atomically."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rows of a sweep: their columns in memory and in files."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Calls to the scheduler, with a time limit and typed errors."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Stragglers of a sweep, and the slowness of each pair relative to the median of all pairs."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A sweep over the pairs of a fleet: options, plan, and the running sweep with its rows."""
 
 from __future__ import annotations

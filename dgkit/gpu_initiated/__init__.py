@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Queues that GPU kernels post to, compilation of such kernels, and the emulated GPU.
 
 `dgkit.Device.gpu_queue` opens such a queue; native/gpu_initiated/dgkit_device.cuh declares the

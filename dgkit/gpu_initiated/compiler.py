@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Compiler of the emulated GPU: turns CUDA C++ into a program that runs one grid on the CPU."""
 
 from __future__ import annotations

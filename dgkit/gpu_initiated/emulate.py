@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Kernels of the emulated GPU: the same source as for a real GPU, run on the CPU.
 
 A block is an OS thread, and its threads are fibers. Shared memory, barriers, warp collectives,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Kernels for a real GPU, compiled by CuPy, with GPU queues as arguments."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Kernel arguments of the emulated GPU, and the shared memory that they point to."""
 
 from __future__ import annotations

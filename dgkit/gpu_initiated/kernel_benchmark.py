@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Kernels that measure their own operations, on a GPU or on the emulated GPU.
 
 All times are measured with the kernel's clock. Figures of the emulated GPU describe this CPU and

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A launch on the emulated GPU: a child process runs one grid."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Decoder of the entries of an mlx5 queue pair: work queue entries and completion queue entries.
 
 The formats are those of the ConnectX adapters (Linux, include/linux/mlx5/qp.h and

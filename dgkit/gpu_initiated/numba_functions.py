@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Functions of dgkit_device.cuh, declared for kernels of `numba.cuda`.
 
     from numba import cuda

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Compiler driver with nvcc's arguments, for programs whose kernels run on the emulated GPU."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Inline PTX for the emulated GPU: replaces `asm` statements of preprocessed CUDA C++ by C++.
 
 native/gpu_initiated/emulated/ptx.h implements the instructions. What is known are straight-line

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Report of a queue pair of the software NIC: its entries decoded, and who is ahead of whom."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """dgkit in Jupyter: an extension of its server, and `dgkit lab`'s server.
 
 tcp_nodelay  server extension: TCP_NODELAY on kernel websockets

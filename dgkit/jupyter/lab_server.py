@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """JupyterLab as a child process of `dgkit lab`: `python -c ... FD`.
 
 FD is one end of a socket pair. Through it this process receives the arguments of JupyterLab,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Plugin of `panel serve`: anywidget's JavaScript comes from its wheel, without the Internet.
 
     panel serve page.py --plugins dgkit.jupyter.panel_routes

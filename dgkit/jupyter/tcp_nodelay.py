@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A Jupyter server extension: TCP_NODELAY on the websocket between the page and a kernel.
 
 Without it a small reply waits until the page has acknowledged the previous one (Nagle's algorithm

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Memory on the host and on GPUs. Independent of DMA; `dma` registers it.
 
 Modules:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`dgkit.empty`: allocate memory on the host, pinned on the host, or on a GPU."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Memory of a testbed's host guest in the PCI BAR of its DPU guest. Emulator only.
 
 The host guest's kernel leaves a part of its RAM unused; its command line says which:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """GPU memory mapped for the CPU: through a dma-buf if the driver can, else by GDRCopy.
 
 GDRCopy's declarations: gdrapi.h of version 2.5 (https://github.com/NVIDIA/gdrcopy). Its library is

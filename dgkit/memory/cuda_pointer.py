@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Allocation that a GPU address belongs to, and how another process can import it."""
 
 from __future__ import annotations

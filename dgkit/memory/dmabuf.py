@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """dma-buf of GPU memory: an fd by which another device accesses the memory without the CPU.
 
 If the driver exports none, the older method remains: the device's library gets the address, and the

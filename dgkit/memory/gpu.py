@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """GPU memory allocated by dgkit (a CuPy array over CUDA virtual memory), and pinned host memory."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Base of all GPU memory."""
 
 from __future__ import annotations

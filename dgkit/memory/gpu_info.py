@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """GPUs of this process and their capabilities, as shown by `dgkit info`."""
 
 from __future__ import annotations

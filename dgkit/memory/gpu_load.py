@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Load, memory, PCIe and NVLink traffic of the GPUs of this machine, by NVML."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Host memory: a sealed memfd, which other processes of this user map by its descriptor."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Calls to the CUDA driver: loaded when GPU memory is first used, its result codes as exceptions.
 
 Never imported on a machine without a GPU, nor by `import dgkit`. Source of the codes: CUresult in

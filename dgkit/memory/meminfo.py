@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Memory available on this machine, so that a request that is too large raises an error."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Shapes and dtypes without NumPy, so that plain bytes do not import it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """CUDA virtual memory that another process imports by a POSIX fd, as a cuda.core memory resource.
 
 It replaces cuda.core's VirtualMemoryResource, whose versions 1.2 keep the physical memory of each

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`dgkit.wrap`: use a user's memory in place: a buffer on the host, or an array on a GPU."""
 
 from __future__ import annotations

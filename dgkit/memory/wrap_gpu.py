@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A user's GPU memory: CuPy, PyTorch, JAX, Numba, any object that exposes its address.
 
 The address comes from `__cuda_array_interface__` (versions 2 and 3), else from DLPack, which CuPy

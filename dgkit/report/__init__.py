@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Latency and bandwidth reports: the figures, the machine, and the floor measured with them.
 
 base.py              fields, floor and output formats that both reports share

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Base class of latency and bandwidth reports: common fields, the floor, and output formats."""
 
 from __future__ import annotations

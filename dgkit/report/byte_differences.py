@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """differences(): where two regions, arrays or files differ, as a table."""
 
 from __future__ import annotations

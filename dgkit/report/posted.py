@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reports of operations that a GPU's kernels post (GPU-initiated)."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Figures of real hardware that others have published, each with its setup and source."""
 
 from __future__ import annotations

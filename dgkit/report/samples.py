@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Percentiles and histograms of times.
 
 Percentiles use the nearest rank: the smallest sample such that at least the given share of the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Description of the machine that took a measurement."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sessions: a host and a DPU, one of which is usually this process.
 
 connect.py            connect(): reach an agent, or start a software DPU; keys and Hello

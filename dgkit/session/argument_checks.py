@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Checks of a session's arguments, before anything is sent to the other side."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Backend protocol: what a session requires of a DPU, in this process or at an agent."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """connect(): open a session with keys and Hello, if the other side is reachable."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Descriptions of a session for repr, notebooks and scripts."""
 
 from __future__ import annotations

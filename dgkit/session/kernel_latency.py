@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Latency of a session's transfers started by a kernel on the host: one run, or a monitor."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """End of a session: by close(), in a forked child, at the exit of the process, or when forgotten.
 
 A cell that is run again calls close(); see dgkit/cell_lifetime.py. The loss of the agent does not

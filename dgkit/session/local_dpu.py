@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Backend where this process is the DPU: it moves the bytes; the agent has the host memory."""
 
 from __future__ import annotations

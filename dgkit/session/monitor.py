@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Continuous latency monitoring of a session."""
 
 from __future__ import annotations

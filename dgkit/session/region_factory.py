@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Creation of a session's regions: of new memory on either side, or of existing memory."""
 
 from __future__ import annotations

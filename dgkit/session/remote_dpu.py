@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Backend where the DPU is an agent: this process provides host memory and sends requests."""
 
 from __future__ import annotations

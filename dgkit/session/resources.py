@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Resources that connect() opened for a session: connection, device and backend."""
 
 from __future__ import annotations

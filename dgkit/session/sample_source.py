@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sources of a monitor's samples: an agent's telemetry, or a sampler in this process."""
 
 from __future__ import annotations

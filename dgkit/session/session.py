@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Session: a host and a DPU put together, one of them in this process or both at agents."""
 
 from __future__ import annotations

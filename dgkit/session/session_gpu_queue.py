@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """GPU queue of a session: the host's kernels read and write memory of the DPU."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Regions of a session: memory on the host or on the DPU, in this process or at the agent."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Latency and bandwidth reports of a session; the DPU measures, in C."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A started write or read, and the report of its DMA."""
 
 from __future__ import annotations

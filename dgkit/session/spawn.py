@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The software DPU as a second process.
 
 A socket pair ties the two together: when this process closes its end, or dies in any way, the other

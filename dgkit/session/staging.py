@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Staging memory: carries data between this process and the DPU, in slots."""
 
 from __future__ import annotations

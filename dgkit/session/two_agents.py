@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Backend where both sides are agents: this process's bytes cross the wire, without DMA."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Teaching labs, graded by a process that owns the memory and drives the student's code.
 
 Each lab is a module with its memory and its tests; the docstring of the module begins with the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Lab 6, Conspirator: the student's scheduler for jobs on two different accelerators, simulated.
 
 A job has phases. The duration of each phase, in seconds, is known for each accelerator without

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """dgkit's grader as preprocessors of nbgrader, instead of nbgrader's, which runs a kernel."""
 
 from __future__ import annotations

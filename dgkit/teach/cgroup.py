@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Limits of memory and processes that hold for all processes of a submission together.
 
 systemd makes a scope for each submission where it runs. Elsewhere the grader makes a cgroup beside

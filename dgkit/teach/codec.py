@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Messages between a grader and a submission: plain values in bounded JSON, never objects.
 
 The type of a received value is exactly a builtin type, so that comparing the value cannot run code

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Submissions: whose they are, what nbgrader collects of their files, and what is graded."""
 
 from __future__ import annotations

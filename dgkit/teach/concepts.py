@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Concepts of each lab: what each case of a test is about, its weight, and the cap of its part.
 
 The points of a test are shared by the weights of the concepts that occur in it, and those of a

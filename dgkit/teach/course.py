@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Creation of an nbgrader course with the labs, which the distribution dgkit-labs has."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Lab 1, find the bytes: a linked list in another process's memory, read by DMA.
 
 All numbers are little-endian. The header has 32 bytes at offset 0: magic (8 bytes), version (u16),

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Grading of a lab: each test runs here and calls a new process with the student's cells."""
 
 from __future__ import annotations

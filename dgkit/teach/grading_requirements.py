@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Checks of `dgkit teach doctor`: what this machine lacks for grading the labs."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The submission's end: runs the student's cells and answers the grader's calls.
 
 The student controls this process, so the grader does not trust its messages; it only compares them.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Hints of `dgkit teach check --hint`: three for each concept, each says more than the one before.
 
 The file `hints.json` beside a notebook has the number of hints that its student has seen for each

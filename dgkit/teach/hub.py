@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """JupyterHub's configuration for a class: a server for each student, in a unit or a container."""
 
 from __future__ import annotations

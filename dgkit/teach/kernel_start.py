@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Lab 7, the kernel starts it: puts, gets and signals that a GPU kernel posts itself.
 
 The kernels are CUDA C++ of a submission. They are compiled and run in the same isolation as

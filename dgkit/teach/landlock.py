@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Run a command that can access only some files, and no process outside: Linux's Landlock.
 
     python landlock.py FOLDER PATH ... --names PATH ... -- COMMAND ...

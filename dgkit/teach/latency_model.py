@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Lab 4, how fast is fast: latency, rate and queue depth of a device, measured and predicted.
 
 The device and its times are simulated, with parameters from the seed, so that a grade does not

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Lab 3, order: a mailbox between two sides, with memory accesses that only fences order.
 
 The mailbox is an array of 64-bit words in the consumer's memory: a flag or a sequence number, and

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Lab 7, part 4: work queue entries, keys, doorbells and completions of the software NIC.
 
 The grader owns the NIC, both memories and the rings, and makes the stores that the submission asks

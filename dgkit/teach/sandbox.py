@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Isolation of a submission's process, by bubblewrap, another user or Landlock, and limits.
 
 A submission sees the system's programs, Python and dgkit, read-only, and folders of its own in

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Lab 5, when the other side dies: a log in the owner's memory, whose writers are killed.
 
 The log is an array of 64-bit words in the owner's memory, which writers load and store by DMA: the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Lab 2, build a queue: a ring in shared memory between two sides, driven by schedules.
 
 The ring is an array of 32-bit words: the tail, which the producer advances; the head, which the

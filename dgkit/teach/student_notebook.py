@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Cells of an nbgrader notebook: the student's solutions, and the tests."""
 
 from __future__ import annotations

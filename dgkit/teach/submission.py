@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The grader's end of a submission: calls its functions and serves its requests."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Lab 6, Conspirator: a DPU feeds a training job from the loader's memory by DMA.
 
 The loader, on the host's CPU, writes one batch after another into its memory. The DPU copies each

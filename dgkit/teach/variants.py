@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Constants of the labs that differ between courses, and between students of a course.
 
 They are places, units and names, which change nothing of what a task asks for.

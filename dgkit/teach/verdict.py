@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Cases of a lab's tests: whether each answer is right, the feedback, the share of the points."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The grader in another process, which a watchdog ends if a submission stops it.
 
 A submission that is not isolated runs as the grader's user, and could stop it by a signal or

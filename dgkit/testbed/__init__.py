@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A virtual host and a virtual Arm DPU under QEMU, connected by Soft-RoCE.
 
 The host has this machine's architecture and files; the DPU has Cortex-A72 cores, like a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Agents in the guests: `dgkit serve`."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Packages of this machine's distribution, downloaded by apt and unpacked, never installed."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Part of the host guest's RAM that is also a PCI BAR of the DPU guest (ivshmem).
 
 One memfd of the supervisor is both the last part of the host guest's RAM, which its kernel does not

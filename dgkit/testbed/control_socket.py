@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Messages between a testbed's supervisor and its clients, over a Unix socket.
 
 A request is a line of JSON. Its answer is a line of JSON, except for `run`, whose answer is a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """GPU queue between two kernels: the host guest's emulated GPU posts, the Arm guest serves.
 
 The queue with its doorbells and completions is memory of the host guest in the DPU guest's PCI BAR,

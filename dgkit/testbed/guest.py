@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One guest: a QEMU process with an image, killed when the thread that started it ends."""
 
 from __future__ import annotations

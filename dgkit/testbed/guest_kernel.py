@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Kernel of this machine's distribution, with the modules that a guest needs."""
 
 from __future__ import annotations

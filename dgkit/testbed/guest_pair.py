@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Programs in the two guests find each other: addresses of agents, and shared descriptors.
 
 Both guests see one folder of the testbed, in which each small file has one writer.

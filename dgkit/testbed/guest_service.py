@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Servers that run in a guest from its boot to its end, at ports that QEMU forwards."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Images of the guests: a kernel, an initramfs and a folder, which is the guest's root.
 
 They are in the user's cache. A missing image is made from downloaded packages in a temporary

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Init program of a guest, in an initramfs: it sets the guest up and runs commands.
 
 A guest and its supervisor communicate over virtio-serial ports, which no network reaches. On the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """JupyterLab in the guests, each with a new token."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Command line of QEMU, and whether KVM can run a guest."""
 
 from __future__ import annotations

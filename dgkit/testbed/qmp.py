@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Forwarded ports of a guest, set by QEMU's monitor.
 
 Source: QEMU's docs/interop/qmp-spec.rst, and `hostfwd_add` in its hmp-commands.hx.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Programs and libraries that the testbed needs on this machine, and how to install them."""
 
 from __future__ import annotations

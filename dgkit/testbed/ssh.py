@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """SSH servers in the guests: Dropbear, with keys made at each start."""
 
 from __future__ import annotations

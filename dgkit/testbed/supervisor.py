@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Process that runs the two guests of a testbed, and commands in them for its clients.
 
 It inherits a socket from the process that started it. When the other end is closed, the testbed

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Testbeds: start one, find the running one, run commands in its guests."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """dgkit for the DPU guest: the wheels of native/wheelhouse.py, unpacked in the user's cache."""
 
 from __future__ import annotations

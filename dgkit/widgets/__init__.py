@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Notebook panels for memory, transfers, memory contents, latency and the doctor's findings.
 
 `base`: what all panels share.

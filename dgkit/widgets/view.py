@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """view(): the panel for anything that has bytes."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Message protocol between two processes: typed requests and replies over ZeroMQ, never payload.
 
 messages.py       all messages, their bounds and their codec

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Limits of accepted connections: their number, and the time in which each must send a Hello.
 
 libzmq accepts on its own thread and without a limit, and libzmq 4.3 aborts if it runs out of

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Addresses, ipc:///PATH and tcp://HOST:PORT?key=HEX, and socket files in the runtime folder.
 
 The address of an agent on a slow machine also has &heartbeat=SECONDS at its end.

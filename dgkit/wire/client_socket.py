@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """ZeroMQ sockets of a client: a DEALER socket, the monitor of its connection, subscriptions."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Connection to an agent: a DEALER socket whose replies are matched to requests by number.
 
 Any thread may post and wait; asyncio may watch `fileno()`. One of the waiting threads, the leader,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Request by which the agent creates something that the requester owns."""
 
 from __future__ import annotations

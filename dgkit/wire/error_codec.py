@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Serialize an exception by class name and message."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Threads without which a process of dgkit's own (an agent, a testbed) would answer no more."""
 
 from __future__ import annotations

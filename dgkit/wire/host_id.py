@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Identity of this machine, and the state of a process on it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Limits on what libzmq keeps of a connection: parts of a message that never ends, and messages.
 
 libzmq keeps the parts of a message until the last one arrives; no option limits them (ZMQ_RCVHWM

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """CURVE key pairs and the list of clients that an agent allows, for tcp:// addresses.
 
 `Listener._verdict` (listener.py) decides with this list which client may connect.

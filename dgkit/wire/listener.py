@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The agent's end of the wire: a ROUTER socket that tracks which client each connection belongs to.
 
 A connection is identified by its fd at the agent: libzmq sets it on each message (ZMQ_SRCFD) and

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """All messages and their codec: msgspec structs in MessagePack, one array per message.
 
 A message is an array of its tag, the number of the request, and its fields in the order below,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """State of the peer, as exceptions whose messages say what to do.
 
 After which silence a TCP peer is lost: address.py, HEARTBEAT_S. How long a request may stay

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Request that was sent and not yet answered."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Agent that `dgkit bluefield up` has started, under a name that connect() takes: "bluefield"."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """ZeroMQ socket options and helpers shared by both ends of a connection."""
 
 from __future__ import annotations

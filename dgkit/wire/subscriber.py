@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Subscription to an agent's telemetry: a DEALER socket for the blocks of one monitor."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Messages that wake the agent's loop, which blocks only in its ROUTER socket.
 
 Blocking there gives the lowest latency: polling several sockets costs 15 us more per request. So

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The bare ring engine of bare_engine.c, called through cffi as dgkit's own core is.
 
 It is compiled at its first use with `cc` into `.cache/bench`, as the extension is: -O2, stable ABI.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sweeps the C core's copy of large sizes and libc's over sizes, and says which wins where.
 
     python tests/bench/copy_sweep.py --json tests/bench/results/copy_sweep.json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Prints the figures of the provider doca, over softdoca or, on a BlueField, over DOCA itself.
 
     python tests/bench/doca.py                            all rows over softdoca

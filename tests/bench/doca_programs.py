@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Builds others' DOCA programs with softdoca, unmodified, and prints what they lack.
 
     python tests/bench/doca_programs.py CHECKOUT... --json out.json

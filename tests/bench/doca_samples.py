@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Builds NVIDIA's samples of several releases with softdoca, and prints what each lacks.
 
     git clone https://github.com/NVIDIA-DOCA/doca-samples

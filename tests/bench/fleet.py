@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Cost of a fleet: a sweep of software pairs against the same work without Dask; jobs; memory.
 
 python tests/bench/fleet.py --json FILE

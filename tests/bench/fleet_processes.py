@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Processes of a simulated fleet: a scheduler, and workers as threads of few processes.
 
 python tests/bench/fleet_processes.py scheduler | workers ADDRESS FIRST COUNT | local COUNT

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Prints the table of GPU figures to reach, with what this machine gives now.
 
     python tests/bench/gpu.py                                all rows, about two minutes

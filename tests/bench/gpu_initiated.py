@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Prints the figures of GPU-initiated operations, with what this machine gives now.
 
     python tests/bench/gpu_initiated.py                        half a minute

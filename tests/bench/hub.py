@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Measures a class on JupyterHub, by the configuration that `dgkit teach hub` prints.
 
     python tests/bench/hub.py start FOLDER --students 20    the hub, and a notebook of each student

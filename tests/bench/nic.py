@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Prints the figures of GPUNetIO Verbs, DMA and RDMA by the software NIC, beside dgkit's own queue.
 
     python tests/bench/nic.py                        half a minute

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Times the widgets in a real JupyterLab in a real Chromium, with what each is held against.
 
     python tests/bench/notebook.py                              about twenty minutes

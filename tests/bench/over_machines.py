@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Prints the rows of several result files as one Markdown table: medians and ranges over machines.
 
     python tests/bench/over_machines.py results/gpu-h200-*.json

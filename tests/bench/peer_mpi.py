@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """mpi4py: rank 0 puts into rank 1's window and flushes. Prints "SIZE US" lines. See peers.py.
 
 With "many DEPTH" instead of sizes, it flushes once each DEPTH puts of 64 B: "DEPTH US", us a put.

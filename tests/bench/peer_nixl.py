@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """NIXL: writes into another process's memory, one reused request. Prints "SIZE US" lines.
 
 python peer_nixl.py SIZE...   starts its own target. See peers.py.

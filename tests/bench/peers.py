@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """dgkit beside what a user would pick instead, where that is installed: mpi4py and NIXL.
 
     python tests/bench/peers.py

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rows that are held against another program of the same round, by a ratio.
 
 The others: Python's slice copy, a bare hand-off between two threads, the bare ring engine of

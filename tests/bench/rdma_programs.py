@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Prints what RDMA programs of perftest and UCX measure, beside memcpy and UCX's shared memory.
 
     python tests/bench/rdma_programs.py --software        over the software adapter

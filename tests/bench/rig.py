@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What every measurement here shares: an exporter process, rounds, the floor before and after.
 
 The machines are shared and noisy. So each figure is the median of rounds, each round has its floor

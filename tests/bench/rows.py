@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The rows of the table: each function measures some of them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Prints the table of figures to reach, with what this machine gives now.
 
     python tests/bench/table.py                          all rows, about four minutes

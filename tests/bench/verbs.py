@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Prints what the provider verbs costs over bare libibverbs calls, as ratios.
 
     dgkit testbed run host -- python tests/bench/verbs.py     in a guest: emulated

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Transfers of a session by two versions of dgkit in turn: wall time and CPU time of each call.
 
     python tests/bench/versions.py OLD NEW [--rounds 5] [--json FILE] [WORD ...]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One JupyterLab and one Chromium for all tests of a stage. `board` is one notebook with a
 dashboard that tests of single panels share; a test that breaks something has a notebook and a
 kernel of its own, in a tab that is cleared after each test, or in a new one where it changes the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Renew the pictures in notebooks/ that the READMEs show.
 
 Run it by hand on an idle machine, after a change of how panels look:

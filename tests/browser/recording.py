@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Record the dashboard for the demo page of the site: .github/site/recording.json.gz.
 
 Run it by hand on an idle machine, after a change of how panels look or what they say to each other:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """AllocatePanel, used by mouse and by keyboard."""
 
 import pytest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Copy as Python: the clipboard has lines that run in the next cell."""
 
 import pytest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Panels in containers of ipywidgets, in cells that are run again, after a reload and a restart."""
 
 from itertools import pairwise

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The dashboard as a whole: its status line, its layout, who cannot see or has no mouse."""
 
 import contextlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The demo page of the site: today's panels play the recorded session (.github/site/build.py)."""
 
 import re

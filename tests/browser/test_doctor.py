@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """DoctorPanel in a page: findings, the clipboard, checks again, the drawing, themes and widths."""
 
 import re

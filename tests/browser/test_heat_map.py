@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The heat map of a sweep over software pairs, while it runs and when it has ended."""
 
 import re

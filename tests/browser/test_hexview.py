@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """HexView: go, find, edit, compare, copy, what has changed; by mouse and by keyboard; 1 GiB."""
 
 import re

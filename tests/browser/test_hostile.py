@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a stranger sends to a page: a notebook, names and a snapshot, under a strict policy."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Figures of an exported page: interactive, offline, with BokehJS once."""
 
 import nbformat

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """dgkit's extension of JupyterLab: launcher cards, commands, sidebar, welcome notebook."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A lab from its release to the feedback, as its student and its instructor work in JupyterLab."""
 
 import contextlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """LatencyPlot: start, pause, clear, before and after, files; it moves while a cell is busy."""
 
 import json

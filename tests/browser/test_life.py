@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What happens to a dashboard: reload, restart, run again, more than one of it, a DPU that dies,
 a notebook that is saved and not trusted."""
 

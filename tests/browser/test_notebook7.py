@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The dashboard in Notebook 7: drawn, live, and not in a box with a scroll bar."""
 
 import nbformat

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The dashboard in hosts of anywidget that are not Jupyter."""
 
 import base64

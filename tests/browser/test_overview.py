@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The overview strip of the hex view: it goes where it is clicked, and says what was read."""
 
 import re

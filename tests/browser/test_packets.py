@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The panel of packets: a growing capture, a packet by layers and bytes, a filter, a saved file."""
 
 import dpkt

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The panel of a queue pair: what a kernel posts appears, an error is marked and in words."""
 
 from playwright.sync_api import expect

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The image of the hex view: pixels, a click that goes to their bytes, live, large regions."""
 
 import pytest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a notebook keeps of hostile names and snapshots as HTML, in a page without scripts."""
 
 from playwright.sync_api import Browser, Route

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The size sweep of LatencyPlot: the switch of modes, progress, comparison, files, drawing."""
 
 import re

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A page that loads scripts of panels slowly: anywidget gives up their models, dgkit does not."""
 
 from playwright.sync_api import expect

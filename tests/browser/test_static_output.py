@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Cards and figures where no live view can be: exported pages, notebooks that are not trusted."""
 
 import base64

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The time line of TransferPanel: a bar with both DMAs per transfer, zoom, the way to its bytes."""
 
 import re

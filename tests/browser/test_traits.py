@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Panels as widgets among others: traits, links, containers, layout, and a second view."""
 
 import pytest

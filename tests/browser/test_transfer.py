@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """TransferPanel: each kind of payload, reads, a sequence, a repeat that is cancelled."""
 
 import re

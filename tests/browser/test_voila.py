@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The dashboard in a page of Voila: live, as in JupyterLab, without a notebook around it."""
 
 import pytest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Take pictures of the way of a newcomer: README, welcome page, tutorials 01 to 07, dashboard.
 
 In JupyterLab, Notebook 7 and Voila, in both themes, 1600 and 1000 px wide. Run it by hand after a

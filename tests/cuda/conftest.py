@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """GPU code over the fake CUDA driver (tests/support/fake_cuda), or with --require=gpu on a GPU.
 
 Tests with the marker `any_gpu` run on both, those with `gpu` on a GPU only, all others over the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Bad luck around a GPU: whatever dies or closes, there is a typed error and nothing leaks."""
 
 import signal

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Bad luck of a process around a GPU: fork, no bytes, memory closed early, cycle after cycle."""
 
 import cupy

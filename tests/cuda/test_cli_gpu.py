@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`dgkit` with `--on`: the same job over GPU memory; one line and a code where there is none."""
 
 import hashlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Stamps of operations that a GPU's copy engine completed."""
 
 import pytest

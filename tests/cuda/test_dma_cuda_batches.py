@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Batches by a GPU: any addresses, fences, chains, rows; by a kernel where they are many."""
 
 import time

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A GPU that another process keeps busy: no small operation waits for its compute engine."""
 
 import contextlib

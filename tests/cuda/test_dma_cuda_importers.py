@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Regions of GPU memory: who exports, imports and closes them; what a device says of itself."""
 
 import re

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A GPU's context that is lost in the middle: each operation ends, by name, and nothing hangs."""
 
 import pytest

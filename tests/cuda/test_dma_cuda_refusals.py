@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the driver refuses, at each step: a typed error that names it, and nothing is left."""
 
 import errno

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Regions of GPU memory and of the host's: what is registered, and between which memory it goes."""
 
 import mmap

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """GPU memory under DOCA's own objects, and in softdoca's samples, over softdoca.
 
 No BlueField takes part: a dma-buf only says which memory is meant, and the GPU's copy engine moves

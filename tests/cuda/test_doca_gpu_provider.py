@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """GPU memory through dgkit's provider softdoca, and through a session over it.
 
 No BlueField takes part: the GPU's copy engine moves the bytes.

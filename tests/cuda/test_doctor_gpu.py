@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The doctor on a machine with a GPU: what it says is what dgkit and the driver do."""
 
 import pytest

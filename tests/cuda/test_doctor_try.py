@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`dgkit doctor --try` over fakes of CUDA and libibverbs and softdoca finds planted faults."""
 
 import json

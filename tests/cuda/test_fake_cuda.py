@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The fake driver is a fair double of the driver: what it shares, refuses and loses, as it does."""
 
 import ctypes

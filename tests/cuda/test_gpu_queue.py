@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Kernels of a GPU or the emulated one post operations; the proxy runs them over soft."""
 
 import hashlib

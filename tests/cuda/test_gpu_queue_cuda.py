@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """GPU queues of the provider cuda: kernels post, and a GPU's engine copies, while they fill it.
 
 Over the fake driver, kernels of the emulated GPU post; with full=1 one of them has every

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Memory of GPUs and GPU queues: what the proxy cannot copy is refused before a kernel runs."""
 
 import pytest

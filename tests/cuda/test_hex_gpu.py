@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The hex view over GPU memory: the host's view is a copy of what is in view, and no more."""
 
 import cupy

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a notebook shows of GPU memory, and of the ways by which others reach it."""
 
 import cupy

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """GPU memory for the CPU, in place: by a dma-buf, by GDRCopy, or refused."""
 
 import ctypes

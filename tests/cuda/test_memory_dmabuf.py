@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """dma-bufs of GPU memory, and the older way by nvidia-peermem."""
 
 import os

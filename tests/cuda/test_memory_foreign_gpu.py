@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """dgkit.wrap of arrays on a GPU: whose they may be, what is refused, what is waited for."""
 
 import ctypes

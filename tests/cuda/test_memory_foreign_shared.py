@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """dgkit.wrap of arrays on a GPU: what another process can import of them, and why not."""
 
 import os

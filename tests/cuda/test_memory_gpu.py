@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """dgkit.empty(on="gpu"): its bytes, its place, its end."""
 
 import contextlib

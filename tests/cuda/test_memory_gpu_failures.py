@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """dgkit.empty(on="gpu") where something fails: typed, at once, with what to do, nothing left."""
 
 import contextlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """synchronize() of GPU memory: it waits for the stream that produces the bytes."""
 
 import contextlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """dgkit.empty(on="pinned"): host memory that a GPU reaches in place."""
 
 import errno

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Memory of one GPU while another is current: kernels there may use it, or the array is refused."""
 
 import cupy

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The panels over GPU memory: where it is offered, filled by CuPy, moved to and from."""
 
 import cupy

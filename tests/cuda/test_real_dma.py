@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """DMA over the memory of a real GPU: CuPy's kernels see each byte, and no other has changed.
 
 tests/support/gpu/driver_cases.py shows that a read-only import is read-only on the GPU: a copy into

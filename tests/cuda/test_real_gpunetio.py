@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """softdoca's samples of GPUNetIO on a real GPU, without a network adapter.
 
 They need nvcc and make. Under compute-sanitizer, where it is installed, they must have no error.

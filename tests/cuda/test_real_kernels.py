@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Kernels that run while a DPU writes: what they see, and what waits for them."""
 
 import numpy as np

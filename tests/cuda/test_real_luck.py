@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Bad luck around a real GPU, and a session from end to end."""
 
 import gc

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Memory on a real GPU: what CUDA, CuPy and the kernel's dma-bufs do with it."""
 
 import pytest

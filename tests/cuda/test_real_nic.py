@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A software NIC of a real GPU, and memory that another process allocated by itself."""
 
 from typing import Any

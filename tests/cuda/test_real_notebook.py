@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The panels, a monitor and the tutorials over a real GPU's memory."""
 
 import pytest

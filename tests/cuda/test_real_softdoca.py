@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """softdoca's sample gpu_export: memory of a real GPU, lent by its dma-buf to another process."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A session over GPU memory: what it does with the host's it does with a GPU's, and it says so."""
 
 import hashlib

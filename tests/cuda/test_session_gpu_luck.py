@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What bad luck gets in a session over GPU memory: a typed error, nothing hung, nothing leaked."""
 
 import os

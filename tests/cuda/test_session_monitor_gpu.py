@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A monitor over GPU memory: the copy engine is timed, and the figures say so."""
 
 import pytest

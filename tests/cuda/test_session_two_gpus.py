@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """session.copy() between memory of GPUs: from GPU to GPU, or through the DPU, and it says so."""
 
 import re

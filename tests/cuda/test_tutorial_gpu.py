@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The tutorial about GPU memory, with its GPU half."""
 
 import pytest

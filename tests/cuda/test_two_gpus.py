@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Memory of one GPU, copied by the engine of another of the same host, or used by its kernels."""
 
 import hashlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Machines that users published: their files, and the snapshots that are made of them.
 
 A file is one machine, in the folder of what its source is about:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Score of the doctor on published machines: how many it judges as their threads ended.
 
 `python tests/doctor/score.py nccl` prints a table and the score of a folder of `published/`;

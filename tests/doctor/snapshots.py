@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Snapshots of the machines that the tests judge: recorded ones, and synthetic ones made here.
 
 A recorded machine is a file in `machines/`. A synthetic machine is described in

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the doctor says of ACS on the bridges between a GPU and a NIC."""
 
 from __future__ import annotations

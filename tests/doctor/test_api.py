@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Checks that are asked for by name, and the goal that they are judged for."""
 
 import pytest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Goal that is chosen without --goal: each rule of the table, its readings, and its documents."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """BAR1: its size against the memory that is exported at once, and whether it can be enlarged."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The ways to a BlueField: its links, its representors, and the network over rshim."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The mode of a BlueField: what it is, what it means for a goal, and how it is changed."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Logs of nvidia-bug-report.sh as machines: `dgkit doctor --from nvidia-bug-report.log.gz`."""
 
 import gzip

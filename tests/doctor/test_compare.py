@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`dgkit doctor --compare A B`: what differs, and what decides the goal first."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Configuration space: what is read of it, and that no bytes can do harm."""
 
 import pytest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """CUDA: the driver's, the toolkit, CuPy."""
 
 from __future__ import annotations

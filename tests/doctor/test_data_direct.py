@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A Grace machine whose ConnectX-8 reaches its GPU by Data Direct: ACS and IOMMU groups."""
 
 from __future__ import annotations

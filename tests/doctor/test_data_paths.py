@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which ways of moving bytes work, by what the checks found."""
 
 from collections.abc import Mapping

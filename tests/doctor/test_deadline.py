@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A diagnosis ends in time, and with it all that it began."""
 
 import os

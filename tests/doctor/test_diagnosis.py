@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """All checks together: their order, the verdict, the goal, and the deadline."""
 
 import threading

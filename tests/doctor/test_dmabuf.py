@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """dma-buf of GPU memory: as CUDA says, or as follows from the rest."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """DOCA, MLNX_OFED and rdma-core."""
 
 from __future__ import annotations

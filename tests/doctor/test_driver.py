@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The NVIDIA driver, as checks see it."""
 
 from __future__ import annotations

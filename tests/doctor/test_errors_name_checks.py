@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Each DeviceUnavailable and ExportError names the check that explains it, or that none does."""
 
 import ast

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What holds for every machine of the tests and every goal; each machine is judged once."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Executor: results, threads, and jobs that hang."""
 
 import sys

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Experiments: which ones fit a machine, and how their results overrule inferences."""
 
 import pytest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """--explain: the chain from what was read to the verdict; --report: a text that can be pasted."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A machine works each fact out once, for all checks at once, and closes its reader."""
 
 import threading

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A failed reading gives no new verdict: the verdict stays, or becomes `unknown`."""
 
 from __future__ import annotations

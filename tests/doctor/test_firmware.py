@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Firmware of network cards, and what it is compared with."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A diagnosis as a page and as a card: what is on it, and that nothing a machine said breaks it."""
 
 import re

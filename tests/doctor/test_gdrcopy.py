@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """GDRCopy: optional, for one type of GPUNetIO's memory."""
 
 from __future__ import annotations

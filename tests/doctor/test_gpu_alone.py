@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Goal `gpu`: whether programs can use a GPU, whatever other devices could do with it."""
 
 from __future__ import annotations

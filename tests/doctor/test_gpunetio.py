@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What each part of GPUNetIO takes."""
 
 from __future__ import annotations

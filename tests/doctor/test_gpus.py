@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """GPUs: from sysfs, the driver's files and nvidia-smi, joined by address."""
 
 from __future__ import annotations

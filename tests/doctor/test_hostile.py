@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Untrusted snapshots: their text is shown, and never becomes part of a command to type."""
 
 from __future__ import annotations

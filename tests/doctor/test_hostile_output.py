@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a stranger's snapshot shows: plain text in a card, a page of a terminal and a panel."""
 
 import re

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What ibv_devinfo prints, of several versions of rdma-core."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """IMEX: where NVLink joins several machines, a channel and the service; elsewhere no alarm."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The IOMMU between GPU and NIC."""
 
 from collections.abc import Mapping

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Causes before consequences, remedies that fit the machine, and what CUDA can do with a GPU."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The options that the kernel was built with."""
 
 from hypothesis import given

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The kernel's version and options, as checks see them."""
 
 import pytest

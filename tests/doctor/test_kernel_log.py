@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The kernel's log: what it says is quoted where the remedy would be to look there."""
 
 from __future__ import annotations

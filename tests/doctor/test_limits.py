@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Locked memory, pages and open files."""
 
 import pytest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The reader of this machine: whatever a file or a command does, an answer comes, in time."""
 
 import errno

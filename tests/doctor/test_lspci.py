@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What lspci prints, in several versions of it."""
 
 import pytest

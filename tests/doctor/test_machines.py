@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whole machines: the verdicts that an expert expects.
 
 `python -m pytest tests/doctor/test_machines.py --approve` writes the tutorial's snapshots again:

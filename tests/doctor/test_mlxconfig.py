@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What mlxconfig and mstconfig print, of several versions."""
 
 from __future__ import annotations

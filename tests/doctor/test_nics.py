@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`dgkit doctor --nics`: the NIC of each GPU, what NCCL and UCX take, the drawing."""
 
 import json

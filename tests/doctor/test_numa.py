@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the doctor says of NUMA nodes and CPUs."""
 
 from __future__ import annotations

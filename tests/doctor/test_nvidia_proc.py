@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """/proc/driver/nvidia and /proc/modules."""
 
 from __future__ import annotations

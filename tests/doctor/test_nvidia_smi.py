@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`nvidia-smi -q`, as drivers from 384 to 580 write it, and as it fails."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What `nvidia-smi topo -m` prints, in several versions of it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The open kernel modules: how distributions come by them, and which GPUs they do not drive."""
 
 from __future__ import annotations

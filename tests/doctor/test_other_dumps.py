@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Dumps of other programs as machines: `rdma_topo dump` and archives of sysinfo-snapshot.py."""
 
 import base64

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The PCI tree, read from sysfs of many kinds of machines."""
 
 import pytest

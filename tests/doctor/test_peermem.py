@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """nvidia-peermem: needed only where there is no dma-buf."""
 
 from __future__ import annotations

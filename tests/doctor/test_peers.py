@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """GPUs among themselves: what the driver allows each pair, MIG, and the fabric."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Machines on which other devices may, or may not, reach GPU memory."""
 
 from __future__ import annotations

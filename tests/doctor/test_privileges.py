@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Capabilities: root of a container, of a rootless one, and of a machine that was not read."""
 
 from __future__ import annotations

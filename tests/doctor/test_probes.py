@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Questions to libraries, asked of small libraries that stand in for the real ones."""
 
 import ctypes

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`dgkit doctor --program NAME`: the machine, or the program, and the variables to set."""
 
 import json

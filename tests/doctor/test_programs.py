@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Advice on other programs: said where its condition holds, and never a verdict."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Machines that users published: their files are whole, and each can be judged."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Causes that users published, and the same machines without them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """RDMA devices: what sysfs says of them, and what checks make of it."""
 
 from __future__ import annotations

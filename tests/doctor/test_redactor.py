@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is shown to others names no machine and no person, and is otherwise as it was."""
 
 import ipaddress

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Names: of hosts, of what is in their domain, of users and of folders."""
 
 import re

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The whole list of checks: what each must have, and what each says of whole machines."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """No expression of the doctor takes more than linear time on long malformed text.
 
 What a command prints may be 4 MiB, and `re` lets no other thread run: neither a deadline nor

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Remedies: a shell parses each, and each fits the machine that it is printed for."""
 
 from __future__ import annotations

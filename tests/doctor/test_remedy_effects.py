@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Remedies work: a machine, a command that is printed for it, and the machine judged after it."""
 
 from __future__ import annotations

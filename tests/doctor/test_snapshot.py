@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Snapshot files: their content, and the errors of invalid files."""
 
 import datetime

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Switches of a system that decide whether a device is there, each as a reading."""
 
 from __future__ import annotations

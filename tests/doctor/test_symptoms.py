@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Error texts of other programs: found in a log, their causes ranked by the machine."""
 
 from __future__ import annotations

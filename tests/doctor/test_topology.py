@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How near devices are, against a reference that walks an explicit graph."""
 
 from __future__ import annotations

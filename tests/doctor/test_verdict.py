@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What findings and ways come to: the verdict, the best way, the sentence."""
 
 import pytest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Versions, out of whatever text names them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Words that are never redacted: an explicit list, which no sentence of the source changes."""
 
 from pathlib import Path

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Words that the doctor looks for, and those that its list of words not to redact lacks.
 
 `python tests/doctor/vocabulary.py` prints the words that the list lacks; `--add` adds them to

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A cluster in this process: workers are threads, each with a software DPU of its own."""
 
 import pytest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pairs with agents, which are processes, over loopback: own and all pairs, an agent that goes."""
 
 import contextlib

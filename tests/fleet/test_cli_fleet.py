@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`dgkit fleet`: its tables, its JSON, its exit codes."""
 
 import json

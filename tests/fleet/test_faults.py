@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Workers that are killed or stopped, a scheduler that restarts: nothing written is lost."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Fleets over a cluster in this process: what is there, sweeps, functions, end and resumption."""
 
 import contextlib

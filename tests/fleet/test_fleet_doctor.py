@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The doctor on all machines of a fleet: recorded once each, judged, grouped."""
 
 import pytest

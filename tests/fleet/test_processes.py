@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Workers that are processes, as those of `dgkit fleet demo`: signals, values that are sent."""
 
 import signal

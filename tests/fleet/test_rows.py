@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rows, files, stragglers and differences of sweeps, names of pairs; without a cluster."""
 
 import contextlib

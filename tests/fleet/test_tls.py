@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A cluster beyond loopback: with certificates it works, without it is refused."""
 
 import subprocess

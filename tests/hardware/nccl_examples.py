@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs NCCL's device API examples with dgkit as NCCL's RMA plugin.
 
     python tests/hardware/nccl_examples.py build NCCL FOLDER

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs NVIDIA's open device headers of GPUNetIO, unmodified, against the software NIC.
 
     git clone https://github.com/NVIDIA-DOCA/gpunetio

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tests with the marker `more` run only with `tests/run labs --all`."""
 
 import os

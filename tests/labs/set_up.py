@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Measure how long a new instructor waits, from an empty environment to a released course.
 
     python tests/labs/set_up.py dgkit_dpu-*.whl [--json FILE]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Print what each submission of the labs' tests scores, as graded by dgkit.teach.grader.
 
     python tests/labs/table.py [lab1 ...] [--json FILE]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Lab 6: what each kind of submission scores."""
 
 import pytest

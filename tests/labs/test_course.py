@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A course from `dgkit teach init` to the feedback, by nbgrader; the terminal's check."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Each lab through nbgrader's exchange: from the instructor's source to the student's feedback."""
 
 import html

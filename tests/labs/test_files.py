@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Notebooks that are malformed, and courses that are not finished."""
 
 import contextlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Lab 1: what each kind of submission scores."""
 
 import time

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The configuration of JupyterHub that `dgkit teach hub` prints."""
 
 import pytest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Isolation of submissions, whatever is on the grader's search path."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Lab 3: what each kind of submission scores."""
 
 import re

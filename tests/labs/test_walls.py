@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a hostile submission can use up, leave behind and see, in each kind of isolation."""
 
 import errno

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Labs: a wrong answer costs what the lab's table of concepts says, under every seed of a course.
 
     python tests/labs/test_wrong_answers.py [--seeds 20] [--json FILE] [lab2 ...]

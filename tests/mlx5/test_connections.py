@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Programs of librdmacm, unmodified, which connect by addresses and ports."""
 
 import os

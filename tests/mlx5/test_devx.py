@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """DEVX: commands in the adapter's own format; entries and doorbells that the program writes."""
 
 import subprocess

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """GPU memory with the software adapter: two processes, over the fake CUDA driver."""
 
 import re

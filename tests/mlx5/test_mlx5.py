@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Programs of the distribution's rdma-core, unmodified, with the adapter in software."""
 
 import ctypes

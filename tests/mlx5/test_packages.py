@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """UCX, Open MPI, libfabric and pyverbs of the distribution, with the adapter in software."""
 
 import subprocess

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Traces of programs of rdma-core: lines, and packets of RoCE v2."""
 
 import re

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Cells that are run again in a real kernel: what their last run made does not pile up."""
 
 import pytest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The files by which Binder builds its image: jupyter-repo2docker --no-build reads them, too."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Figures over NumPy arrays, which are in what the page is sent; saved notebooks of containers."""
 
 import base64

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The tutorials as a reader runs them: from top to bottom, in a fresh kernel."""
 
 import ast

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`dgkit bluefield` over a real SSH server of this user: set-up, faults, and going on from them.
 
 FAULTS has a case for each fault of the set-up; those of time have tests of their own: the link lost

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`dgkit bench`: it measures what it was asked to, says beside what floor, and cleans up."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`dgkit demo`: the bytes go through a second process and are checked; nothing is left behind."""
 
 import hashlib

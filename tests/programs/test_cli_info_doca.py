@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`dgkit info` on DOCA: versions, functions, whose word it is, and what keeps a library silent."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`dgkit lab`: JupyterLab on 127.0.0.1 only, its software DPU, and nothing left behind."""
 
 import http.client

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`dgkit serve` prints its address, serves, ends on a signal and leaves no file."""
 
 import os

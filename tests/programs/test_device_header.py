@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The header that kernels include: the same constants as elsewhere, and every compiler takes it."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """dgkit.doca: a host's process and a DPU's, and what goes from one to the other: bytes."""
 
 import pytest

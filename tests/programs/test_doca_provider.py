@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The provider softdoca: devices, regions, sessions in both roles, labels, errors.
 
 The same code is the provider doca, over the real libraries, which no machine of these tests has.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The emulated GPU: CUDA's built-ins, interleavings, deadlocks, arguments."""
 
 from typing import Any

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """README of the GPU-initiated transfers: its examples run, or are Python over names that exist."""
 
 import ast

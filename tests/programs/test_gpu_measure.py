@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Kernels that measure their own operations: samples, floors, and what they report as wrong."""
 
 import threading

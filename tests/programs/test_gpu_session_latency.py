@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Latency of transfers that a kernel of the host starts: once, and continuously."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The samples of GPUNetIO Ethernet on the emulated GPU, whose packets are those of a TAP device."""
 
 import re

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The samples of GPUNetIO Verbs, with kernels on the emulated GPU, and `dgkit softdoca nvcc`."""
 
 import shlex

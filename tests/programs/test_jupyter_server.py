@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The server extension: TCP_NODELAY on the websocket of a kernel, and no harm elsewhere."""
 
 import asyncio

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Litmus test of signals: a kernel on the emulated GPU waits for words that all ranks add to."""
 
 import ctypes

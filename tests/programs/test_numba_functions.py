@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Kernels of Numba that call the device header: compiled and linked, without a GPU."""
 
 import re

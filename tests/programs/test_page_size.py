@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pages of 64 KiB, as BlueField's Arm cores have since DOCA 3.2: see support/pages_64k.c."""
 
 import os

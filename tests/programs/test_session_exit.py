@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A session that nobody closed: the end of the interpreter does, without noise."""
 
 import subprocess

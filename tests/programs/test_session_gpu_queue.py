@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A session's GPU queue: the host's kernels read and write memory of the DPU, which serves it."""
 
 import os

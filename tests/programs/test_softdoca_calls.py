@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """softdoca's README, call by call: its two programs run, and each error of its table occurs."""
 
 import re

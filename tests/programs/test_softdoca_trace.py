@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Traces of DOCA's calls: what the recorder writes, and that a replay finds what was changed."""
 
 import copy

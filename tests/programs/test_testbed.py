@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The testbed's processes, commands and images, with a program in QEMU's place.
 
 The stage `testbed` has the same with real guests.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Eight attackers and one honest client of an agent with 1024 file descriptors.
 
     tests/run attack                5 minutes

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Fuzzers of what others send: descriptors, packets, messages, connections, files, entries.
 
     tests/run fuzz                  about half a minute, as in CI

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Files and messages that others wrote, damaged by hypothesis: only the errors that callers expect.
 
 Sweeps of `dgkit.Fleet` (a plan and Parquet files), notebooks of students, and what a submission

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Damaged frames of each layer for a kernel of the emulated GPU, which must go on answering pings.
 
     python fuzz_frames.py --minutes 20 [--frames 20000] [--json FILE]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Damaged key files from hypothesis: only typed errors, and a change never loses a key."""
 
 from __future__ import annotations

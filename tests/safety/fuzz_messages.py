@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Requests to an agent from hypothesis: any fields, then bytes changed, cut or doubled."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Commands of a program that does not use libibverbs, to the adapter of `dgkit mlx5 run`.
 
 Commands as libibverbs, libmlx5 and librdmacm give them, with some words changed: lengths, handles,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A hostile rank and a hostile agent of NCCL's plugin.
 
 Of the rank, the handle, first message, descriptors and signals are damaged; of the agent that moves

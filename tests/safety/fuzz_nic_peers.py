@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A hostile process beside a software NIC: its table, its queue pairs and its end.
 
     python fuzz_nic_peers.py SEED EXAMPLES

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Damage a trace of DOCA's calls at random, and compare each: no crash, only typed errors.
 
 .cache/venv/bin/python tests/safety/fuzz_traces.py TRACE --rounds 1000 --seed 1

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Damaged bytes on TCP connections of clients and agents: neither process may end.
 
 libzmq aborts its process where an assertion of its own fails. So a client and an agent, each in a

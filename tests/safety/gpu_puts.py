@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Puts of the emulated GPU, verified byte by byte: in one process, and through a session's DPU.
 
     python tests/safety/gpu_puts.py --puts 10000000 --json FILE

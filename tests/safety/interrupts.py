@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Random interrupts: Ctrl-C at any instant of a session's calls, for minutes.
 
     .cache/venv/bin/python tests/safety/interrupts.py --minutes 10

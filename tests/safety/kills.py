@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Kills: either side of a transfer is killed by SIGKILL at a random instant, thousands of times.
 
     .cache/venv/bin/python tests/safety/kills.py --kills 2000

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every two methods of the objects that threads share, in two threads at once.
 
     tests/run pairs                 all pairs, by hand

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Soak: a host and a DPU agent at work for hours, and what each of them holds meanwhile.
 
     tests/run soak                  5 minutes

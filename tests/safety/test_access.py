@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Access flags of both sides, for each way to post."""
 
 import numpy as np

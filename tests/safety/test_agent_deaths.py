@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A side that dies, stops, forks or is busy: the other one knows at once, and nothing is left."""
 
 import contextlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """However the software DPU ends, its process prints nothing and leaves no socket."""
 
 import signal

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """No request, peer, file or limit ends the agent: it serves the next client."""
 
 import contextlib

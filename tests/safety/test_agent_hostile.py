@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An agent that answers with anything: its client raises DgkitErrors, and shows no escapes."""
 
 import contextlib

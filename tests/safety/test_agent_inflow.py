@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is never complete, or not taken yet, takes little memory, and ends its connection."""
 
 import contextlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """File descriptors and connections: short of them, the agent refuses, and its clients go on."""
 
 import contextlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What one key or user, and one client, may have: beyond it LimitReached, and the others go on."""
 
 import contextlib

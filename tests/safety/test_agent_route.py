@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A client cannot take the place of the agent's own wake-ups, whatever routing id it sets."""
 
 import zmq

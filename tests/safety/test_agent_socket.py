@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An ipc:// socket in a folder that others reach: strangers are refused, locks hang nothing."""
 
 import contextlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An exporter that stalls delays the client that imports from it, and no other."""
 
 import contextlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A client sees its own samples and totals; its subscriptions neither fill nor end the agent."""
 
 import contextlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Clients that do not read cost little and end alone; one that reads slowly loses nothing."""
 
 import contextlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Eight attackers for 15 s: nothing of an honest client fails. Its speed is judged by hand."""
 
 import json

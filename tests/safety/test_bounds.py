@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Out of bounds: by one byte, by 2^63, by overflow; for each way to post, on each side."""
 
 import numpy as np

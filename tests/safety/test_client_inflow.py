@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A hostile agent that sends without end takes little memory of its client, which gets an error."""
 
 import contextlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """No wait, time-out or sign of life depends on the wall clock, which support/clock_jumps.c sets."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Use after close, in whatever order things are closed."""
 
 import itertools

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Descriptors that are random or forged.
 
 native/test_descriptor.c has each truncation and each altered bit, what edited fields gain, and

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Over softdoca: either side of a session killed is an error and no hang.
 
 Killed importers and exporters are in native/test_doca_others.c.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Copies hit the exporter's memory alone, also where another process has got its id."""
 
 import contextlib

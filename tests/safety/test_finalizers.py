@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Finalizers run in any thread at any time: they make no request and wait for nobody."""
 
 import pytest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A memfd of the user's own, through the Memory protocol: only a safe one is exported."""
 
 import fcntl

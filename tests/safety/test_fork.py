@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """fork(): what was opened before is refused in the child, and the parent notices nothing."""
 
 import pytest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Records of GPU queues that no function of the header would write; and many puts, byte by byte."""
 
 import importlib.util

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ctrl-C and other signals while something waits: the queue stays usable, nothing is lost."""
 
 import contextlib

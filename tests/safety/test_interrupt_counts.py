@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ctrl-C at any instant of what creates something: then both sides of the session hold the same."""
 
 import concurrent.futures

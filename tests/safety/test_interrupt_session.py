@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ctrl-C at any instant of a staged transfer: the session goes on, and no slot is lost."""
 
 import concurrent.futures

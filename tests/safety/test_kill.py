@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The exporter or an importer killed or stopped: a typed error within a second, no hang."""
 
 import time

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A thousand cycles end with the fds, mappings, threads and files that they began with."""
 
 import asyncio

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A reply that Ctrl-C lost between libzmq and its dispatch: its request ends at once, and right."""
 
 import asyncio

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A process whose NIC or runtime folder is not what it says cannot harm the process of its peer."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every two methods in two threads: a sample of the pairs of pairs.py, another one each time."""
 
 import random

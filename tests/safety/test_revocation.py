@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """close() is a promise: once it returned, no importer moves a byte any more."""
 
 import pytest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The verdict of tests/safety/soak.py: a leak fails, noise and warm-up do not."""
 
 import random

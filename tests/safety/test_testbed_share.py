@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a guest leaves in the folder that the guests of a testbed share ends or holds up nobody."""
 
 import os

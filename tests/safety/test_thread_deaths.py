@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A thread that fails ends its process with the reason; without free descriptors none fails."""
 
 import contextlib

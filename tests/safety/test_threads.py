@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Two threads on one queue: QueueInUse, and never a wrong byte or a wrong completion."""
 
 import contextlib

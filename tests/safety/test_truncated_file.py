@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A mapped file that somebody truncates: an error, and no SIGBUS."""
 
 import mmap

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Two processes with nothing between them but a descriptor."""
 
 import hashlib

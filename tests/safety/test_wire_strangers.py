@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Messages that are none, clients without the right key, and more than is good: the agent lives."""
 
 import contextlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Many threads, many queues, much in flight, and ends at any moment."""
 
 import random

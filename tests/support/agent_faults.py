@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Fault injector for an agent: an exception or a delay at any of its boundaries, on demand.
 
 The agent runs on a thread of this process, so that a test can patch the functions it calls.

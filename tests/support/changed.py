@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tests affected by a change: the stages, and the test files that import changed modules."""
 
 from __future__ import annotations

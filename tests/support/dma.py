@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Device with a queue and two regions, for most tests of dgkit.dma."""
 
 from collections.abc import Callable, Iterator

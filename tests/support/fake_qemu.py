@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Program in QEMU's place: a guest that boots at once and runs its commands on this machine.
 
 $FAKE_GUEST says how the guests behave: `fails`, `silent`, `ends`, or `panics`, at the first start

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Text and JSON that a hostile peer, snapshot, notebook or page may send."""
 
 from __future__ import annotations

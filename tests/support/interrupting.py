@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """KeyboardInterrupt at each bytecode of dgkit where a signal may be handled, and what is left."""
 
 import contextlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Figures as JSON with one record a line, so that a diff names the records that changed."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Stages of tests/run: each runs as a process, as many side by side as the cores have time for."""
 
 from __future__ import annotations

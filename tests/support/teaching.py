@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Student notebooks: the solution, the skeleton, wrong answers, cheats."""
 
 import json

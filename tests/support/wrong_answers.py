@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Wrong answers of the labs, one a line, with what each costs by the lab's table of concepts."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs in the host guest of the stage `testbed`: what the provider verbs says without a link.
 
 Exits with 1 if a check fails.

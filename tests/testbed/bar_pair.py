@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs in both guests of the stage `testbed`: the host guest's memory as a BAR of the DPU guest.
 
 The argument says which part: `host` and `dpu` move bytes; `killed`, `next` and `lost` do until the

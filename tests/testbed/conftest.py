@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The folders of programs and of wheels that the stage `testbed` has built for aarch64."""
 
 from pathlib import Path

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs in the host guest of the stage `testbed`: Device and a session over verbs.
 
 Exits with 1 if a check fails.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Queue pair of pyverbs for queue_pairs.py, in a process of the distribution's Python.
 
 Reads a request in JSON from each line of standard input, and writes its reply as a line of JSON. It

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs in the host guest of the stage `testbed`: queue pairs that are connected by hand.
 
 The peer is pyverbs, in a process of the distribution's Python (pyverbs_peer.py), or another process

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`dgkit testbed` from `up` to `down`, and the provider verbs in and between its guests.
 
 The guests are real kernels, emulated: what is measured there is no figure.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An agent that serves many clients, in either role, over ipc and tcp."""
 
 import os

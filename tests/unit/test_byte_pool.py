@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Memory for results: reused when nothing refers to it, bounded, and never seen to change."""
 
 import gc

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The `dgkit` command: help, exit codes, one line for an error, nothing odd in a pipe."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`dgkit doctor`: the page, the exit codes, files and output streams."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`dgkit doctor --record`: what is stored, what is refused, what a failure leaves."""
 
 import pytest

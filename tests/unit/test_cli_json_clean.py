@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`--json [FILE]` of all commands, and `dgkit clean`."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`dgkit keys`: pairs are made once, kept secret, listed and let in."""
 
 import json

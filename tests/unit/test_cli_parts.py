@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sizes and lists on the command line, the file that demo takes, hex lines, tables, sparklines."""
 
 import contextlib

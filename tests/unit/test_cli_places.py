@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`--on` fails before a process starts; GPUs in `dgkit info`."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`dgkit softdoca`: what a shell gets, programs run in its environment, the samples' sources."""
 
 import importlib.util

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The cache of compiled kernels, whose files are executed."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Paths, names and commands of .github/CONTRIBUTING.md: they exist, and they are understood."""
 
 import re

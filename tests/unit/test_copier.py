@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Copies through bounce memory: none leaves a transfer with it in flight."""
 
 from types import SimpleNamespace

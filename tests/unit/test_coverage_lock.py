@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Signals that raise while coverage is measured: the tests of Ctrl-C run so, and must not hang."""
 
 import os

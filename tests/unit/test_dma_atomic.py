@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Fetch-add and compare-swap: operands, old values, what is refused, two processes."""
 
 import re

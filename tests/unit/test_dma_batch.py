@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Batches: post, poll and run with arrays of WR_DTYPE and WC_DTYPE."""
 
 import numpy as np

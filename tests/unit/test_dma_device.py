@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Devices, providers and what this machine offers."""
 
 import concurrent.futures

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Descriptors: exporting a region, importing it in the same process."""
 
 import pytest

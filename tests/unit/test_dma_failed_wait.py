@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A failed completion that comes while wait() waits without a limit."""
 
 import pytest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Measuring: what the C loops give, and what they refuse."""
 
 import pytest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A queue against a model of it: random reads, writes, parts and batches."""
 
 import contextlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Queues: their limits, their life, and what a full one says."""
 
 import gc

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Queue pairs that are connected by hand, as far as they go without an RDMA device.
 
 With one: tests/testbed/queue_pairs.py and tests/native/test_verbs_qp.c.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Regions: registering in place, exporting, importing, closing."""
 
 import array

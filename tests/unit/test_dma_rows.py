@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Transfers of several parts: gather, scatter, rows."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Single transfers: bytes, arguments, completions, waiting, rows and parts."""
 
 import gc

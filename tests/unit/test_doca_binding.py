@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """dgkit.doca: each object of DOCA's, by itself and in a copy."""
 
 import dataclasses

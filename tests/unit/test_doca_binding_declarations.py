@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """dgkit.doca: its C declarations agree with softdoca's headers."""
 
 import re

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """dgkit.doca: DOCA's errors by their names, what raises them, and libraries that are not there."""
 
 from pathlib import Path

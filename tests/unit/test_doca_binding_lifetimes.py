@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """dgkit.doca: who closes whom, what is forgotten, fork, and the end of the process."""
 
 import gc

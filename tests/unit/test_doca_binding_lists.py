@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """dgkit.doca: lists of buffers, gathered and scattered by one task, against plain bytes."""
 
 import gc

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """dgkit.doca: waiting, notification, asyncio, signals, and several threads."""
 
 import asyncio

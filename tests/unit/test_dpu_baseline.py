@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Baseline: measured over the same copy, in a time that does not depend on chance."""
 
 from array import array

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The exception tree, and which exception each errno of the C core becomes."""
 
 import errno

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Files that other users may have prepared, and atomic writes."""
 
 import errno

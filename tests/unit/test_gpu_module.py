@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rings of GPU queues registered with CUDA: once each, for every GPU, and never leaked."""
 
 import contextlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """softdoca's GPUNetIO device headers on the emulated GPU, and the software NIC that serves them.
 
 Entries are as in rdma-core's mlx5dv.h: control, remote address, atomic and data segments.

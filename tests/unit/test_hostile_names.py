@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Names of a peer, or of a file: plain text in cards, tables of a terminal and code for a cell."""
 
 import ast

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """HTML cards and charts stay inside their box whatever their content, trusted or not."""
 
 import pytest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Import rules read from the source; the cost of `import dgkit`; its message on other systems."""
 
 import ast

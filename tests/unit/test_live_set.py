@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The weak set of live objects: what it holds while members come and go."""
 
 import sys

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Memory in a testbed's PCI BAR. A file is the host guest's memory."""
 
 import mmap

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """dgkit.empty: shapes, dtypes, seals, and what is refused."""
 
 import errno

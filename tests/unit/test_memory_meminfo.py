@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Memory that a process may use: of the machine, and of each cgroup that it is in."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """dgkit.empty(on=...): the words for a place, and what is said where there is no GPU."""
 
 import subprocess

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """dgkit.wrap: the user's own bytes, in place."""
 
 import array

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """All help pages: they fit a terminal, explain each option, and their examples can be typed."""
 
 import itertools

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Decoding of work queue entries and completion queue entries."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Folders of native/ call down only, and no two of its files have one name."""
 
 import re

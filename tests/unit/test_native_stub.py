@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The stub of the C core, by which mypy checks its calls, declares what the core has."""
 
 import ast

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`dgkit nccl`: what NCCL's RMA plugin does is checked by a program in the place of NCCL."""
 
 import ctypes

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The software NIC, driven by entries that Python writes as a kernel would."""
 
 from __future__ import annotations

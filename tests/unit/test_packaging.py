@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is packed is what was written: the header in the extension, the tag in the wheel."""
 
 import importlib.util

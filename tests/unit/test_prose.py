@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A docstring opens with a summary: what a thing is or does, not a question or half a sentence."""
 
 import ast

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Inline PTX for the emulated GPU."""
 
 import numpy as np

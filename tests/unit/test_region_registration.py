@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How an RDMA adapter has a region's memory, as regions, sessions and reports say it."""
 
 import pytest

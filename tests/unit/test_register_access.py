@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """register() without `access`: what the object allows, and the region says it."""
 
 import mmap

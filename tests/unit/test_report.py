@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reports: the figures follow from the samples, and say what they cannot hide."""
 
 import csv

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The runtime folder: what Python and the C core, which both have sockets there, take for it."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The pages on security: their commands exist, and their limits are the code's."""
 
 import re

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every call of a session, over a software DPU that connect() started."""
 
 import asyncio

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A wrong argument is refused here, by name, and the session goes on."""
 
 import hashlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Both DPUs of a session satisfy one protocol; one loop cuts a transfer into chunks."""
 
 import ast

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A transfer tells how far it is; one that is cancelled ends early, and the session goes on."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A session that one thread closes while another waits: that one is told, by ClosedError."""
 
 import threading

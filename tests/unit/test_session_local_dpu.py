@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where this process is the DPU: no thread's work blocks another's for long."""
 
 import hashlib

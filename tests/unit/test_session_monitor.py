@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A monitor: samples for as long as somebody looks, and an end that says why."""
 
 import contextlib

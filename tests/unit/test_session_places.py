@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where a session's memory lies, on a machine whose DPU reaches no GPU: it says so at once."""
 
 import pytest

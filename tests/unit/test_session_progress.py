@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Who waits for a transfer is told how far it is."""
 
 import pytest

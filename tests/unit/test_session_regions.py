@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A session's regions as a list, and who is told when it changes."""
 
 import pytest

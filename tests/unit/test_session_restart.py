@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Session.restart(): another software DPU in place of a lost one; session and regions remain."""
 
 import os

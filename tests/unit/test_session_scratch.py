@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Measurements that write leave the bytes of the user's region alone, unless he wants otherwise."""
 
 import mmap

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Regions of a session whose DPU is lost, taken over by another session."""
 
 import os

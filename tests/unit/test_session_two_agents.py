@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A session whose host and DPU are agents: this process lends no memory."""
 
 import asyncio

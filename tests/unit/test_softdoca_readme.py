@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """softdoca's README: names by release, refused functions, and examples, which work."""
 
 import itertools

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`dgkit softdoca env --api`: programs of each release compile, other releases' names do not."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """softdoca's libraries from outside: functions and nodes, SONAMEs, programs that link them.
 
 softdoca_symbols.txt lists the functions that DOCA 2.5 was seen to export, with their nodes.

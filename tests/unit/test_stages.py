@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The runner of the stages, and the choice of tests for a change (tests/support)."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a connection to the telemetry socket holds is given back, whenever its descriptor closes.
 
 A message ends its own connection only, also if another has its descriptor by then.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Wake-ups of the agent's loop: by its watcher, and straight from the threads with replies."""
 
 import itertools

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Keys: who may read them, and who is let in."""
 
 import errno

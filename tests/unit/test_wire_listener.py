@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An agent listens only at a free address: it replaces no file and no socket in use."""
 
 import contextlib

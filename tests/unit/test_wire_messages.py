@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Messages: what goes out comes in, and nothing else does."""
 
 import contextlib

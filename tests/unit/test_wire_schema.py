@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The fields of all messages, in order, are approved together with the protocol's version.
 
 An array carries its fields by position, so a peer with another order reads one field as another.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sessions with a software DPU, panels that are closed, and nothing left on the frame thread."""
 
 import sys

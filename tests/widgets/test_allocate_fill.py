@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Long fills of AllocatePanel: progress, cancel, and resources that disappear meanwhile."""
 
 import os

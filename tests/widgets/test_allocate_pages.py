@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Memory of AllocatePanel that is still getting its pages: shown, and given back if cancelled."""
 
 import threading

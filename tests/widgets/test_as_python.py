@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Copy as Python: the lines are run, and do what the panel did."""
 
 import numpy as np

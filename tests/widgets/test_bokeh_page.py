@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a page keeps of BokehJS: each version for itself, nothing that failed, no old document."""
 
 import json

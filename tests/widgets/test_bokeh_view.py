@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """BokehView: figures in both themes, BokehJS from the installed package, text alternatives."""
 
 import subprocess

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """differences() of regions, files and arrays."""
 
 import numpy as np

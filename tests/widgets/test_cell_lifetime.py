@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A cell that is run again: which panels of its last run are closed, and when."""
 
 import weakref

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Closed panels: their models stay, so that containers with them load; all else is freed."""
 
 import gc

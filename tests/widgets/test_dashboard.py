@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """dashboard() without a browser: one a session, nothing twice, nothing left, a DPU that is lost."""
 
 import gc

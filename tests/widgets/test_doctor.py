@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """DoctorPanel over snapshots and over this machine: runs, re-checks, goals, pairs. No browser."""
 
 import json

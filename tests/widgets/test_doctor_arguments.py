@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """DoctorPanel(...): which machines, which goal, how much memory; what is refused, what fails."""
 
 import gc

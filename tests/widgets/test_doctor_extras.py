@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """DoctorPanel: NICs of each GPU, and experiments as buttons."""
 
 import pytest

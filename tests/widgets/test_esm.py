@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Linking a panel's modules: the one module that anywidget takes behaves as the files do."""
 
 import json

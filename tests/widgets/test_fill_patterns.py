@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Fill patterns: which bytes each makes, in blocks that are as one, and what is refused."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a form reads: sizes and offsets, from Python and from text."""
 
 import json

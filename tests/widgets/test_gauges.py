@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The load of the machine: CPUs of /proc/stat, GPUs of NVML, and what is said where none is."""
 
 from itertools import count

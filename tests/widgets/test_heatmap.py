@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """HeatMap: cells of a sweep as they come, the choice of the figure, its picture."""
 
 import math

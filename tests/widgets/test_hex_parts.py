@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Parts of the hex view: search by chunks, change tracking, formats of the clipboard."""
 
 import re

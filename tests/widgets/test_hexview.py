@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The hex view without a browser: requests of a view, messages to it, and errors."""
 
 import pytest

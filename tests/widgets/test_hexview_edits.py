@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Edits of the hex view that cannot start or end, and undo after that."""
 
 import hashlib

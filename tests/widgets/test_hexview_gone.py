@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The hex view without a region, and when its region, its session or its DPU ends or stops."""
 
 import gc

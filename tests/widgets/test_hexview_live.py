@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Live viewing in the hex view, also while the region is freed or replaced."""
 
 import threading

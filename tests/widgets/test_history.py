@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a run keeps: points, gaps, a histogram, percentiles. Bounded, and true to the samples."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Hostile messages of a page: each is refused in words, nothing is logged, no byte is written."""
 
 import inspect

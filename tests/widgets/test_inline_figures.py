@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """InlineFigures: which figures of a notebook an exported page has, and what stays a picture."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The panels' pure functions in Node: tests/widgets/js."""
 
 from pathlib import Path

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """LatencyPlot over a real session, without a browser: start and stop, frames, runs, exports."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Comparison of latencies: named runs and sweeps, ratios, and their confidence intervals."""
 
 import csv

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What ends a LatencyPlot: it is closed, its DPU or session is gone, its cell is run again."""
 
 import os

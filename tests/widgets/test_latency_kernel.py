@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """LatencyPlot with the path "GPU-initiated": kernels of the emulated GPU start the transfers."""
 
 from support.jupyter.latency import measured

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Parts of a LatencyPlot: blocks with gaps, frames, visible views, a DPU in this process."""
 
 import json

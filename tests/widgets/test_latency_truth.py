@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A LatencyPlot states its sampling rate, path and provider as measured."""
 
 import threading

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The overview of a region: what is read, what it says of each part, when it is renewed."""
 
 import math

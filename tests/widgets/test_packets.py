@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """PacketPanel: a capture that grows, the filter, a packet by layers, damaged files and frames."""
 
 import io

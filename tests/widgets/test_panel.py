@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Base class of all panels: calls, errors, state for a new view, content of a saved notebook."""
 
 import pytest

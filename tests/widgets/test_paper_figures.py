@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Figures for papers: PDF, SVG and PNG of runs and sweeps, and tables for LaTeX."""
 
 import re

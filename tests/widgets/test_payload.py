@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Payloads of a write: each kind, and its validation before any data moves."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """QueuePanel: what is in a queue pair as it changes, errors, and its end."""
 
 import struct

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The region as an image: what is read, the levels of the pixels, when it is renewed."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The image's fold in the page: a click is not lost to a state that comes before its event."""
 
 import json

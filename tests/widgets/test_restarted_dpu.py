@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A killed DPU is started again from every panel, and from every way to open a dashboard."""
 
 import os

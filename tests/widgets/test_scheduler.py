@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The frame thread: steps in turn, ticks, cancel, errors, and that it ends."""
 
 import contextvars

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """State that panels of one session share: regions, the selection, and notifications."""
 
 import gc

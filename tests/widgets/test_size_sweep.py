@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The size sweep of LatencyPlot: rounds, floor, stop, the live mode, comparison, files."""
 
 import csv

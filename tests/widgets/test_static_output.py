@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a saved notebook shows of panels and figures: published, renewed, small."""
 
 import base64

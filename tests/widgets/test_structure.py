@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Structures over the bytes of a hex view."""
 
 import ctypes

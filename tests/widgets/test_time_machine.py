@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The time machine of the hex view, without a browser: moments, writers, and changes outside."""
 
 import pytest

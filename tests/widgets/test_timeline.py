@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The time line of transfers: lanes, rows where they overlap, bursts, throughput."""
 
 import pytest

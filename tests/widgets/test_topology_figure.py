@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Drawing of a PCIe tree: layout, the path in colour, and its texts."""
 
 import itertools

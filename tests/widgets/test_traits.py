@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Traits of the panels: what they are, what assigning them does, and where observers are called."""
 
 import asyncio

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """TransferPanel without a browser: its handlers, and the messages to its views."""
 
 import os

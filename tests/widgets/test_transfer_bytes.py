@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From a transfer to the bytes that it touched, in the hex views of the session."""
 
 import os

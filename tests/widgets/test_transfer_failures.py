@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Transfers of TransferPanel that are cancelled, or whose DPU, region or session disappears."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The result of a read of TransferPanel: its first bytes are shown, and none is held."""
 
 import gc

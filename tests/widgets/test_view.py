@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """view() of all kinds of things that have bytes."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """History of a region's bytes, against copies; what a session reports of its writes."""
 
 import random

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The checks, one module per family; registry.FAMILIES lists the families in order.
 
 A check does not access the machine itself: it gets facts by `case.machine.know(...)` and files or

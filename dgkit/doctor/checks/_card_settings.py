@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Firmware settings of cards: the mode of a BlueField, and the link types of NICs."""
 
 from __future__ import annotations

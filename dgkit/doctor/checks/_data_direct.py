@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """ACS and IOMMU groups for access of ConnectX-8 to GPUs by Data Direct, as rdma_topo requires."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Findings on several devices: each GPU, cards where one suffices, devices in virtual machines."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """BAR1: the PCI window through which other devices reach GPU memory."""
 
 from __future__ import annotations

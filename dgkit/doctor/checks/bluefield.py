@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """BlueField: generation, mode, link settings, representors, network to the Arm cores."""
 
 from __future__ import annotations

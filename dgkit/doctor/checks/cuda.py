@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """CUDA: the driver's version, the toolkit, and the Python libraries."""
 
 from __future__ import annotations

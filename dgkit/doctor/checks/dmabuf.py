@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """dma-buf: GPU memory exported as a file descriptor."""
 
 from __future__ import annotations

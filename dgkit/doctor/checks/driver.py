@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """NVIDIA driver: version, open or closed kernel modules, persistence mode, registry keys."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Firmware of BlueFields and ConnectX NICs."""
 
 from __future__ import annotations

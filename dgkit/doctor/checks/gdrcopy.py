@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """GDRCopy: access to GPU memory by the CPU."""
 
 from __future__ import annotations

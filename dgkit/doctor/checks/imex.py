@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """IMEX: access to the GPU memory of other machines over multi-node NVLink."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Mode of the IOMMU, from the IOMMU groups of the devices and the kernel command line."""
 
 from __future__ import annotations

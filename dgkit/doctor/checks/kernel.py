@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Linux kernel: its version and options for sharing GPU memory with other devices."""
 
 from __future__ import annotations

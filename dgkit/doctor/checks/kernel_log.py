@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Kernel log: errors of the drivers of GPUs, NICs and DPUs, and of the ports above them."""
 
 from __future__ import annotations

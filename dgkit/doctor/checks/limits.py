@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """System limits: locked memory, page size, open files."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """PCIe links: speed and width, current and maximum."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """NUMA nodes of the devices and of this process."""
 
 from __future__ import annotations

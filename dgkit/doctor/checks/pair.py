@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A host and its DPU, judged together."""
 
 from __future__ import annotations

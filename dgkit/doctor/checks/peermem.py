@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """nvidia-peermem, the older interface for mapping GPU memory for a NIC."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Access between GPUs: PCIe, NVLink, and the NVLink fabric."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Machines without GPUDirect: DGX Spark and others."""
 
 from __future__ import annotations

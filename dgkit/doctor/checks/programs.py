@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Advice on what other programs need and on what the doctor does not judge, without a verdict."""
 
 from __future__ import annotations

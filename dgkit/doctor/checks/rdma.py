@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """RDMA devices, and whether they can register a dma-buf."""
 
 from __future__ import annotations

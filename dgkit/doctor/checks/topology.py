@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """PCIe topology: the distance between each GPU and its nearest NIC or DPU."""
 
 from __future__ import annotations

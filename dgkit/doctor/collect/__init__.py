@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Data collection: the only access of the doctor to a machine.
 
 - `reader`: the `Reader` interface, the `Reading` that it returns, the readings that a check uses.

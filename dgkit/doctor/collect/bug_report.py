@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Readings of an nvidia-bug-report.log(.gz), as far as it reaches.
 
 The log is a series of sections between lines of underscores. The first line of a section is

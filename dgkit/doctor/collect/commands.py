@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Subprocesses with a time limit, killed together with their process session."""
 
 from __future__ import annotations

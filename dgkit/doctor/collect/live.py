@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reader of this machine. It changes nothing and needs no privileges."""
 
 from __future__ import annotations

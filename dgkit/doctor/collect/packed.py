@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Files that other programs compressed with gzip, with a limit of their size."""
 
 from __future__ import annotations

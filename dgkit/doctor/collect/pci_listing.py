@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Readings of sysfs for the PCI devices that another program listed."""
 
 from __future__ import annotations

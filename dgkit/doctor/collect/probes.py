@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Library probes, run in a child process so that a crash or a hang of a library is contained.
 
 `python probes.py QUERY...` prints one JSON document. The queries are `cuda`, `context`,

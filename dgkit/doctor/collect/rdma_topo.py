@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Readings of `rdma_topo dump` (rdma-core), as far as it reaches.
 
 The dump is a JSON list with an object for each PCI function: its path in sysfs, its modalias,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Interface through which the doctor reads a machine: files, commands and system queries.
 
 A key names one reading: `text /proc/version`, `run nvidia-smi -q`. `live.LiveReader` reads this

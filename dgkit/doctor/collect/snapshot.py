@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Snapshot of a machine: a JSON file with everything that the checks read."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Readings of a snapshot of NVIDIA's sysinfo-snapshot.py, as far as it reaches.
 
 The archive, NAME.tgz, has a folder NAME with NAME.html, in which each command and file is a heading

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Experiments of `dgkit doctor --try`: each in a child process, harmless, and named before it runs.
 
 plan        the experiments that fit a machine

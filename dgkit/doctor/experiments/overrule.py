@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Results of experiments take the place of what the readings suggested."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Run of an experiment in a child process, under a time limit."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The experiments that fit a machine."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Experiments, each run in a child process: `main(["gpu-copy", "0", "1"])` prints one JSON answer.
 
 The answer has `done` (true, false, or null if the experiment could not be run) and `said`. None

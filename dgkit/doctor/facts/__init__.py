@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Facts: parsers of files and of command output, one module per subject.
 
 A module has parsers, which take text and never raise on malformed input, and facts: functions of a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """BlueField DPUs, seen from the host or from their Arm cores."""
 
 from __future__ import annotations

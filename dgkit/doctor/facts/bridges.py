@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """ACS settings of PCI bridges, from sysfs or lspci."""
 
 from __future__ import annotations

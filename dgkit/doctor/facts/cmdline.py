@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Kernel command line: IOMMU and PCI parameters."""
 
 from __future__ import annotations

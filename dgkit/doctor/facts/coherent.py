@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Grace and GB10: GPUs that use the CPU's page tables, through the SMMU."""
 
 from __future__ import annotations

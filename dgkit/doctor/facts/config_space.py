@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """PCI configuration space: parser of the `config` file of a device in sysfs.
 
 Without root the kernel returns only the first 64 bytes, which contain no capabilities (Linux,

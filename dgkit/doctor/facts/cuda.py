@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """CUDA driver and toolkits."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Data Direct functions of ConnectX-8, and the ACS settings of the switch they share with a GPU.
 
 The rules are those of rdma-core, kernel-boot/rdma_topo (NVCX_DMA_Complex), which NVIDIA provides

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Linux distribution, and its commands to install and configure software."""
 
 from __future__ import annotations

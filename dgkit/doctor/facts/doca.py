@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Installed DOCA release and libraries."""
 
 from __future__ import annotations

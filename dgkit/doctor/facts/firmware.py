@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """NVIDIA network cards and their firmware."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Access of other devices to GPU memory: dma-buf, nvidia-peermem, and GPUs without GPUDirect."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """GPUs of a machine, from sysfs, the driver and `nvidia-smi -q`."""
 
 from __future__ import annotations

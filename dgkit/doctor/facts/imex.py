@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Multi-node NVLink: the fabric, the IMEX channels of this machine, and the IMEX service."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Build options of the kernel."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The kernel's log since the last start of the machine: lines by driver, subsystem and device."""
 
 from __future__ import annotations

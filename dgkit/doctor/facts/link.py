@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """PCIe links from sysfs: current and maximum speed and width."""
 
 from __future__ import annotations

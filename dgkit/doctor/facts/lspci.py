@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Parser of lspci: device names, and with -vvv the configuration space.
 
 Root finds the same information in sysfs (`config_space`), but documents and users quote lspci.

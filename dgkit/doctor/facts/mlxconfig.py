@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Card settings from mlxconfig (MFT) and mstconfig (mstflint)."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """NICs of each GPU: the nearest one that is up, and those that NCCL and UCX take.
 
 NCCL takes the NICs whose path has the highest bandwidth, and among these those of the nearest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """State of the NVIDIA kernel modules: /proc/driver/nvidia, /proc/modules."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Parser of `nvidia-smi -q`, which prints what NVML reports about all GPUs.
 
 The format has not changed since driver 390: values are printed as `Key : Value`, indented by at

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Parser of `nvidia-smi topo`: topology classes of GPUs and NICs (-m), peer access (-p2p).
 
 The header is underlined by ANSI escapes; columns are separated by tabs (by spaces in copied text).

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pairs of a GPU and a NIC or DPU that the checks judge."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """PCI devices of a machine and their tree, from sysfs."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """PCI IDs of NVIDIA devices, vendors 10de and 15b3 (public list: pci-ids.ucw.cz)."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """nvidia-peermem: the kernel interface that it needs, and whether it is registered there."""
 
 from __future__ import annotations

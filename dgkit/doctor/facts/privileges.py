@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Privileges of this process: capabilities in the initial user namespace."""
 
 from __future__ import annotations

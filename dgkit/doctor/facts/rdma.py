@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """RDMA devices: those of sysfs, and those that ibv_devinfo lists."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Topology class of two PCI devices, and the PCIe tree for a drawing.
 
 The classes are those in the legend of `nvidia-smi topo -m`, which the GPUNetIO guide quotes. Other

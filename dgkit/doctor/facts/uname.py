@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Kernel release and processor architecture from uname."""
 
 from __future__ import annotations

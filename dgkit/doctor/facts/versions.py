@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Version numbers of firmware, DOCA, MLNX_OFED, rdma-core and shared libraries."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Formatters of a Diagnosis.
 
 summary     sentences that all formatters share

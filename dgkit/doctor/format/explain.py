@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The chain from readings to the verdict, for `dgkit doctor --explain`."""
 
 from __future__ import annotations

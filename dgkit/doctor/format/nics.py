@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Map of NICs to GPUs: a table, the devices by bridge, and an answer in one sentence."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Plain text and HTML of a Diagnosis, for `str()` and for notebooks (see dgkit/html_cards.py)."""
 
 from __future__ import annotations

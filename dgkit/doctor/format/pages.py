@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The pages of `dgkit doctor --symptom`, `--program` and `--compare`, as styled lines."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A text of one screen to paste into a forum or an issue, for `dgkit doctor --report`."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sentences about a Diagnosis, shared by the terminal, the notebook's card and the panel."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The page of `dgkit doctor`, as styled lines: the CLI colours them, `str()` does not."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Redaction of recordings, so that a snapshot can be shared.
 
 - `redactor`: replaces text that identifies a machine or a person by pseudonyms.

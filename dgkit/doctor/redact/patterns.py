@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Regular expressions for text that identifies one machine or one person.
 
 One expression matches all forms in a single pass, so that no pseudonym is itself replaced.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pseudonyms that keep the format of a secret and are equal for all its occurrences."""
 
 from __future__ import annotations

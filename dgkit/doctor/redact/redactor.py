@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Replacement of text that identifies a machine or a person by pseudonyms.
 
 Replaced, in the same format: serial numbers, GUIDs and GIDs, UUIDs, MAC addresses (by 02:...), IPv4

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Words of three letters or more that are never redacted: the doctor's vocabulary.
 
 The list is written by hand and by `tests/doctor/vocabulary.py --add`. It is not derived from the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Panel that allocates, fills, exports and registers memory.
 
 `allocate`: the panel.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """AllocatePanel: allocate, fill, export, register and free memory."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Shared parts of the panels.
 
 `panel`: the base class of a panel and its views, with panel.js, channel.js, elements.js, page.js

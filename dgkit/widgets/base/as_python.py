@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Python code that repeats a panel's action in a notebook cell."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Errors as the panels show them: the text, a remedy, and the form field that it belongs to."""
 
 from __future__ import annotations

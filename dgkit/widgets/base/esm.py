@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Link a panel's ES modules to the one module that anywidget takes, and its style sheets to one.
 
 The modules on disk are real ones: an editor, a linter and Node see their imports. They keep to

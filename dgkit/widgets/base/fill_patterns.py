@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Fill patterns: bytes that are easy to recognize, made and written to a region block by block."""
 
 from __future__ import annotations

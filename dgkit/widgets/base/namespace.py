@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The notebook's variables: finding memory, evaluating expressions."""
 
 from __future__ import annotations

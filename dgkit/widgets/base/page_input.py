@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Checks of what a page sends to a panel: messages, traits and the fields of forms.
 
 A page is not trusted: where the kernel serves pages that may not run code (Voila), any visitor

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Base class of all panels: calls from a view, errors, and the display without a kernel.
 
 Python holds the state, and a view requests all of it with `hello` when it is drawn. So a reloaded

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The frame thread, which runs the panels' long work in steps, and what its tasks wait for.
 
 All panels of the kernel share this thread, so plots move while a cell is running. A task is a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Panels of a session, and the state that they share: its live regions and the selection."""
 
 from __future__ import annotations

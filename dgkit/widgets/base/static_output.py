@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Outputs of a saved notebook for a panel or a container: a card and a picture of its figures.
 
 They are outputs of their own below the view: HTML, and a PNG, which viewers show even for an

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Traits of panels: synced, observable, and backed by the panel's own state.
 
 A `State` holds the panel's state as of the last call of its observers. They are called on the

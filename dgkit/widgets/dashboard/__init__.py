@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The panels of one session together.
 
 `dashboard_panel`: the dashboard; dashboard() starts the DPU's process before it is imported.

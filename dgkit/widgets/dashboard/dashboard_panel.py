@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The dashboard: the four panels of a session together, with the session's state.
 
 The dashboard is itself a panel, which hosts the views of the four panels: they share one landmark

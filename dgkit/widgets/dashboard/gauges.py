@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Load of this machine: its CPUs, and its NVIDIA GPUs with their links, by NVML."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The session of a dashboard that starts its DPU, opened while the page draws the frame."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The four panels of a dashboard, and the two sides of its session."""
 
 from __future__ import annotations

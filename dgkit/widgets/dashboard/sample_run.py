@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Steps of the button "Show me": allocate, write, look, measure; each with its Python.
 
 The plot measures from the first step on, until the user stops it.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One run of the doctor for a panel: this machine or snapshots, all checks or one."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """DoctorPanel: findings of the doctor in a notebook, and the commands that fix them."""
 
 from __future__ import annotations

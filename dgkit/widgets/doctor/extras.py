@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Serialization of NICs and experiments for views: plain values, bounded."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Serialization of a Diagnosis for views: plain values, bounded for any machine."""
 
 from __future__ import annotations

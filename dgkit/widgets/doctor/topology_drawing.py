@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Drawing of a PCIe tree: sockets at the top, devices below, one pair's path in colour.
 
 The colours are Okabe and Ito's, in shades for light and dark pages; the class of the path is also

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Model of a PCIe tree drawing: its nodes, the pairs to choose from, and the answer in words."""
 
 from __future__ import annotations

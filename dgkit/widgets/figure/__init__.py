@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Bokeh figures in a notebook, offline.
 
 `figure`: the panel, and its base class for panels with figures.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """BokehJS from the installed package, so that figures work offline.
 
 The scripts and their version are found without importing bokeh, which takes half a second: a panel

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """BokehView: Bokeh figures in a notebook, offline, with BokehJS from the installed package.
 
 A saved notebook contains a picture of the figure and its text alternative, and its data only where

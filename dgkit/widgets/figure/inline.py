@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """InlineFigures: figures of an exported page that are interactive without a kernel.
 
 A preprocessor of nbconvert, for its option `--HTMLExporter.preprocessors`. It replaces the views

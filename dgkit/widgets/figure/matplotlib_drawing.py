@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Bokeh plots drawn by Matplotlib: files for a paper, and the picture in a saved notebook.
 
 Bokeh itself exports SVG and PDF only through a browser. A PDF has its font embedded, as journals

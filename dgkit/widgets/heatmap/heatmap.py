@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """HeatMap: a sweep of a fleet while it runs, each pair against the median of all."""
 
 from __future__ import annotations

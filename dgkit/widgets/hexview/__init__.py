@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Hex view of a region.
 
 hexview         the panel: requests of its views and calls from a cell

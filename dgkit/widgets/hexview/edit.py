@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Edits of bytes: each edit is a DMA write; the last ones can be undone, and done again."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reads of a region: as the DPU reads it, by DMA, and as the host sees it, in its own memory.
 
 The wait for a read is bounded, and no further read is started until the DPU has answered it. So a

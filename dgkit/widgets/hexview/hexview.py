@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The hex view panel: the bytes of a region of any size, as DPU and host see them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The region as an image: a pixel per item, row by row, coloured by its value.
 
 At most 131,072 pixels and 1 MiB are shown at once, whole rows from an offset on.

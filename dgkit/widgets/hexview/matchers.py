@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Matchers of a search: a pattern, an expression, a value, or a difference of two sources."""
 
 from __future__ import annotations

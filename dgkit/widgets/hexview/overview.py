@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Overview of a whole region: mean value, entropy and changes of each of 256 parts of it.
 
 Regions up to 4 MiB are read whole; of larger ones the middle 4 KiB of each part, 1 MiB in all.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Base class of the overview and the image, which read much of the shown region."""
 
 from __future__ import annotations

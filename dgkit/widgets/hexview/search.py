@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Search through a whole region, chunk by chunk: for a pattern, or where DPU and host differ."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """View of a hex view: the region, the position in it, the selected bytes and the options."""
 
 from __future__ import annotations

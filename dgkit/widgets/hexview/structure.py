@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Structures laid over the bytes of a region: their fields and the fields' values.
 
 A structure is described by a ctypes.Structure or Union class, by a structured NumPy dtype, or by a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The past of the bytes in a hex view: as they were at each of the session's last writes."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pages of bytes in view, and which of their bytes changed since they were first shown.
 
 A page is read on request and, while live viewing is on, on every change.

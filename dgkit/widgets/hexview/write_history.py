@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """History of a region's bytes: as they were before and after each of the last writes to it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Live latency plot.
 
 latency      the panel: requests of its views and calls from a cell

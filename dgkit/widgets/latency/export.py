@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs and sweeps of a LatencyPlot as text: CSV, tables for LaTeX, and reports as HTML or JSON."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Bokeh figures of a LatencyPlot: latency and load over time, distribution, latency over sizes.
 
 They are empty: a view fills their data sources and sets their ranges (draw.js finds them by name),

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Samples of a run in bounded memory: points over time, histogram, percentiles, last samples.
 
 Times are nanoseconds, except the first column of the points: seconds since the start of the run,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """LatencyPlot: latencies measured by the DPU, live or over sizes, and a comparison of two runs.
 
 `live_measurement` reads the samples into the view model and sends new data to the visible views, in

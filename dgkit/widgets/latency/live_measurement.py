@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The live measurement of a plot: a monitor of the session, read on the frame thread."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Measurement of a LatencyPlot: its setting, the memory used, and the monitor."""
 
 from __future__ import annotations

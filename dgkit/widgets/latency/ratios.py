@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Comparison of runs or sweeps: the ratio of a percentile, with its 95 % confidence interval.
 
 Samples of one run depend on each other: a slow second has many slow samples. The percentile is

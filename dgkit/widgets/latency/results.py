@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Results of a LatencyPlot's runs and sweeps: reports, comparisons, tables and figures."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One run of a LatencyPlot: its configuration, samples and report, and names of kept runs."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Figures of measured runs and sweeps, each in its own colour, for cells and for papers.
 
 `figures` has the figures of the live panel, which are empty: a view fills them.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Latency over sizes: a sweep of a LatencyPlot, in rounds, with the floor beside each figure.
 
 A round measures each size once. So a change on the machine during the sweep widens the band of all

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The sweeps of a plot: the last one, and one that is kept for comparison."""
 
 from __future__ import annotations

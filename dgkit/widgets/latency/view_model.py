@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """View model of a LatencyPlot: the current run, the previous run, the data of the next frame.
 
 Handlers and the frame thread use it concurrently: each method holds its lock.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Packets of Ethernet queues, decoded by layers. Needs the extra `packets`.
 
 `packets`: the panel.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The packets of a pcapng file, while a program writes to it: softdoca's SOFTDOCA_CAPTURE.
 
 dpkt's reader of whole files ends with an error at a packet that is half written, keeps no comments,

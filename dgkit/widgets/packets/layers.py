@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The layers of a frame, as dpkt decodes them: their bytes, their fields, and a row about them."""
 
 from __future__ import annotations

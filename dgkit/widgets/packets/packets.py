@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """PacketPanel: the packets of a capture as rows, a packet by layers and bytes, rates of queues."""
 
 from __future__ import annotations

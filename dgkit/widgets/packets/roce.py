@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """RoCE v2: InfiniBand's transport headers behind UDP port 4791, and a row about them.
 
 The formats are those of the InfiniBand Architecture Specification, volume 1, chapter 9.

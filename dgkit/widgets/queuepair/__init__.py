@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Live view of a queue pair of the software NIC.
 
 `queuepair`: the panel.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """QueuePanel: the entries, the doorbell and the completions of a queue pair, while kernels post."""
 
 from __future__ import annotations

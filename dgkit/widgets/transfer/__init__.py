@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Panel that reads and writes regions.
 
 `transfer`: the panel.

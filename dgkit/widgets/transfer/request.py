@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A request of transfers, validated before any data moves, and the data that a write sends."""
 
 from __future__ import annotations

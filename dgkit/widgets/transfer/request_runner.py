@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Running a request in steps on the frame thread, and what came of it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The DMAs of the listed transfers on one time axis: lanes, rows, elapsed time, throughput."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """TransferPanel: reads and writes, single or repeated, and their completions."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Descriptions of whole machines, a few lines each, from which snapshots are made.
 
 `tree` parses a drawing of the PCIe tree and `kinds` has the devices in it; `config_space`, `sysfs`,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The Arm side of a BlueField in DPU mode."""
 
 from __future__ import annotations

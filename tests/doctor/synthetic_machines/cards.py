@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Hosts with a BlueField, and what is wrong with some of them."""
 
 from __future__ import annotations

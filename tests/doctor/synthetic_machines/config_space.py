@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The PCI configuration space of a function, as sysfs shows it to root, up to its last capability.
 
 Layouts: PCI Express Base Specification, Type 0 and Type 1 headers, PCI Express capability, and the

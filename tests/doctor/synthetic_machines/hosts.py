@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Readings of a host, from its tree, driver, system and the firmware of its cards."""
 
 from __future__ import annotations

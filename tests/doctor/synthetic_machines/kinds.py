@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the names in a drawing of a PCIe tree are: numbers after the PCI ID list (pci.ids)."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """RDMA devices, network interfaces, and the settings of a card's firmware.
 
 In the drawing of the tree, a function of a NIC has `rdma=mlx5_0`, `net=ens6f0np0`, and `down` if

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The NVIDIA driver of a machine: /proc/driver/nvidia, `nvidia-smi -q`, `nvidia-smi topo -m`."""
 
 from __future__ import annotations

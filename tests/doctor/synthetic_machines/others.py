@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Machines that are no servers: laptop, WSL, virtual machine, container."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What libraries answer, as dgkit/doctor/probes.py asks them, and what is installed of them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Machines whose GPU and NIC are as near to each other as their names say, and big ones."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A tree's functions as sysfs shows them (Linux, Documentation/ABI/testing/sysfs-bus-pci)."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The system around the devices: kernel, modules, limits, firmware tables, libraries."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Parser of a PCIe tree drawn as text, one path per line, into nodes with addresses.
 
     pci0000:b0 numa=1 cpus=12-23,36-47 / 02.0 root / 00.0 up

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """NCCL's collectives between two processes, each word compared; for the software adapter.
 
     export NCCL_IB_HCA=mlx5_0 NCCL_IB_GID_INDEX=0 NCCL_NET_GDR_LEVEL=SYS

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Shared code of the tests of dgkit.doca: a copy that is ready to start, over softdoca."""
 
 from __future__ import annotations

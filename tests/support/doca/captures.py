@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Captures as softdoca writes them: blocks of pcapng, and a ping."""
 
 import struct

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A network namespace with a program that has the other end of a TAP device. Run as a script in it:
 
     unshare --map-root-user --net python ethernet.py ping COUNT PROGRAM...

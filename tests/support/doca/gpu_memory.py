@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """GPU memory under maps of dgkit.doca, over softdoca: its owner, and the side that copies it.
 
 Each side runs in its own process, which evaluates the lines that it reads. So the sides are as

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """softdoca's samples of GPUNetIO: built by their Makefile, and run as two processes."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The functions that softdoca's headers declare and refuse, and the table of names by release.
 
 A header refuses a function in the comment above it: "Returns NOT_SUPPORTED.", or "Return BAD_STATE:

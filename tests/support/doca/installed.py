@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Build and run a DOCA program with only the installed package's `dgkit softdoca`.
 
     python tests/support/doca/installed.py

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Inspect softdoca's installed libraries with readelf. Shared by its tests."""
 
 import re

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Readings of an installed DOCA, and of the libraries that the loader finds."""
 
 from __future__ import annotations

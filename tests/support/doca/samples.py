@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """softdoca's samples of GPU memory: built as a user does, and run as host and DPU."""
 
 import json

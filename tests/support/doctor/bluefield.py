@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Readings of NVIDIA cards, their settings and their network interfaces."""
 
 from __future__ import annotations

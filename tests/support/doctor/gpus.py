@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Machines with GPUs, from which several tests of the GPU family start."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Snapshots of a stranger: hostile text in the readings of a machine."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Machines built from readings, and checks run on them."""
 
 from __future__ import annotations

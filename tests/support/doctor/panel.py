@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Machines for the doctor's panel and its drawing: snapshots of PCIe trees from a few paths."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """PCI devices as readings of sysfs, and their configuration space as bytes."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Build the fake CUDA driver: a libcuda.so.1 with no GPU behind it, for tests only.
 
 Run `python tests/support/fake_cuda/build.py FOLDER`, then a program with LD_LIBRARY_PATH=FOLDER,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """DPU for the tests of a real GPU, in the tests' process or in another process."""
 
 import contextlib

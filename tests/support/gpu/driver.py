@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Raw calls of CUDA's driver, for tests and for the programs that they start."""
 
 import ctypes

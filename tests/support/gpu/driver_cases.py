@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What CUDA's driver answers where it refuses: each case, and the code that an H200 gave.
 
 `python tests/support/gpu/driver_cases.py` runs the cases over the installed driver and prints each

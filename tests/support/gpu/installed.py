@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A kernel of the emulated GPU, compiled and run by the installed package alone.
 
     python tests/support/gpu/installed.py

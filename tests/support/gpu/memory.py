@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Helpers of the GPU memory tests: free memory, allocations as in other libraries, arrays."""
 
 import contextlib

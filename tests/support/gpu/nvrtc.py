@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """NVRTC, NVIDIA's compiler as a library: it needs no GPU."""
 
 import ctypes

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Kernels that post to a GPU queue, for the emulated GPU and for a real one."""
 
 # One parameter list for most kernels: the queue, the region ids and the threads' results.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Launches of kernels that post to a GPU queue, by a real GPU or the emulated one."""
 
 import functools

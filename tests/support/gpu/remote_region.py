@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Remote region of GPU memory, of this process or another, with all bytes of its block in view.
 
 For the fake driver, whose GPU memory the CPU can read: a view shows what DMA moved and whether it

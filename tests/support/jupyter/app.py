@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Hosts of anywidget that are not Jupyter, each with one page: a dashboard."""
 
 from __future__ import annotations

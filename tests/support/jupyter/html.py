@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """HTML as a browser's parser reads it: for tests that nothing in it becomes an element."""
 
 from html.parser import HTMLParser

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A notebook kernel in a process of its own, and its messages."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A JupyterLab for tests: its own folders, a token, a free port, nothing from outside."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Helpers for tests of LatencyPlot: measured samples, and blocks without a DPU."""
 
 import numpy as np

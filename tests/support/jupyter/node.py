@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Node, which Playwright brings along: it runs the panels' modules without a browser."""
 
 import json

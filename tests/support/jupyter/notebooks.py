@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Run notebooks without a browser, each in its own kernel, and detect processes left behind."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A page of JupyterLab in Chromium, as a person has it: notebooks, cells, themes, the keyboard."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A view of a panel without a browser: records messages and calls handlers. For tests/widgets."""
 
 import itertools

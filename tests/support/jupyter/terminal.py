@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A terminal of JupyterLab, typed into as a person does."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Calls of TransferPanel as its view makes them: the form, a start, and the end of a run."""
 
 from support.processes.waiting import until

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A Voila that serves one notebook as a page, for tests: its own folders, a free port."""
 
 from __future__ import annotations

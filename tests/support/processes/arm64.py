@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An aarch64 CPython from Debian's packages, run by QEMU's user-mode emulation.
 
 As a program (by a Python that has dgkit), it unpacks that Python into a folder.

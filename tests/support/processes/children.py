@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Python programs that tests start, exchange lines with, and always end."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`dgkit` as a process, and the files and processes that it leaves behind."""
 
 import contextlib

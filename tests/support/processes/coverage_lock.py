@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Let a signal handler raise an exception in a process whose coverage is measured.
 
 At each function that begins, coverage's tracer takes a lock by a method in Python. Python runs the

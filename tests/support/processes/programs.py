@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The programs that tests/run needs, and how to get them."""
 
 import os

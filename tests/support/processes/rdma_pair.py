@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A program of rdma-core twice, as server and as client, with the adapter in software."""
 
 import contextlib

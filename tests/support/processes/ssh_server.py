@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An SSH server of this user on this machine: the Arm side of a BlueField, as far as SSH goes."""
 
 import ensurepip

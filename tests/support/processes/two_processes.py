@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Two Python processes transfer bytes both ways; the second may be of another architecture.
 
     python two_processes.py PYTHON...    runs PYTHON... with this file and a descriptor

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Waits for a condition with a deadline, and the resources that a process holds."""
 
 import contextlib

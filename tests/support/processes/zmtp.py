@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Client or server of ZMTP 3.1 without authentication, as raw bytes (rfc.zeromq.org/spec/37)."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a page of documentation names: paths, links and commands, to check that they exist."""
 
 import re

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Statements of Python sources, without the expressions in them, which are most of the nodes."""
 
 import ast

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Grade capstones in the two guests of a testbed.
 
     dgkit testbed up --agents wheels

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A test double of CuPy: arrays in the memory of the fake driver's GPUs, computed by NumPy.
 
 It has what dgkit and its tests use. It is never shipped, and nothing is measured with it.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`cupy.ndarray`, of the test double: NumPy over the addresses of the fake driver's GPU memory."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """DLPack of the test double: the struct of dlpack.h, in a capsule."""
 
 import ctypes

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`cupy.cuda` of the test double: devices, streams and memory, by the fake driver's libcuda."""
 
 from cupy.cuda import runtime

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Calls of the fake driver's libcuda, and which GPU is the current one."""
 
 import ctypes

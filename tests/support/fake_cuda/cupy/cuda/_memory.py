@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Memory of the test double: a pool that cuts arrays from blocks of cuMemAlloc, as CuPy's does."""
 
 import ctypes

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Streams of the test double. What NumPy computes is done at once, whatever the stream."""
 
 import ctypes

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`cupy.cuda.runtime` of the test double."""
 
 import ctypes

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """dgkit for Spack, from a clone."""
 
 from spack.package import depends_on, license, version

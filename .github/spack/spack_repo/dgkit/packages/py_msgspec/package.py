@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """msgspec, which Spack does not have."""
 
 from spack.package import depends_on, license, version
