@@ -13,8 +13,10 @@
 
 #ifdef __x86_64__
 #define DLSYM_VERSION "GLIBC_2.2.5"
-#else
+#elif defined(__aarch64__)
 #define DLSYM_VERSION "GLIBC_2.17"
+#else
+#error "which version of the C library has dlsym() first?"
 #endif
 
 typedef CUresult create_function(CUmemHandle *, size_t, const CUmemAllocationProp *, unsigned long long);
@@ -74,14 +76,15 @@ static void take(const char *name, int version, void **found)
 	}
 }
 
-/* The C library's function looks behind its caller's library for RTLD_NEXT, so it must return there: the last call
- * here is a jump, which the compiler makes of it with -O2. Sanitizers call it before they have started. */
+/* For RTLD_NEXT and RTLD_DEFAULT the C library's function looks from its caller's library, so it must return there: that
+ * call is a jump, which the compiler makes of it with -O2. Sanitizers call it before they have started. */
 __attribute__((optimize("O2"), no_sanitize("address", "undefined", "thread"))) VISIBLE void *dlsym(void *restrict handle, const char *restrict name)
 {
 	static void *(*real)(void *restrict, const char *restrict);
 	if (!real)
 		real = (__typeof__(real))dlvsym(RTLD_NEXT, "dlsym", DLSYM_VERSION);
-	if (__builtin_expect(name[0] != 'c' || name[1] != 'u', 1))
+	if (handle == RTLD_NEXT || handle == RTLD_DEFAULT || name[0] != 'c' || name[1] != 'u' ||
+	    (strcmp(name, "cuMemCreate") && strncmp(name, "cuGetProcAddress", 16)))
 		return real(handle, name);
 	void *found = real(handle, name);
 	take(name, 0, &found);

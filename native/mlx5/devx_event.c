@@ -7,10 +7,11 @@
 #include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -30,19 +31,22 @@ struct event_channel {
 	bool has_data;
 };
 
-/* event: of the object; eventfd: where its events are counted instead, or -1. */
+/* event: of the object; eventfd: where its events are counted instead, or -1; is_owed: the channel was full. */
 struct subscription {
 	struct subscription *next;
 	struct event_channel *channel;
 	uint64_t event, cookie;
 	uint32_t type;
 	int eventfd;
+	bool is_owed;
 };
 
 static struct event_channel *channels;
 static struct subscription *subscriptions;
 static int from_nic = -1, pipe_end = -1; /* where the NIC writes, and the thread reads */
 static bool is_running;
+
+enum { OWED_MS = 10 }; /* a full channel is tried again after */
 
 static uint64_t inode_of(int fd)
 {
@@ -64,7 +68,10 @@ static void clean(void)
 {
 	for (struct event_channel **at = &channels, *c; (c = *at);) {
 		char byte;
-		if (recv(c->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT)) {
+		ssize_t n = recv(c->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+		if (n < 0 && errno == ECONNRESET) /* once, if the program left events unread */
+			n = recv(c->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+		if (n) {
 			at = &c->next;
 			continue;
 		}
@@ -157,43 +164,66 @@ static void fill_eqe(uint8_t *eqe, uint32_t type, const struct object *o)
 		eqe[32 + 11] = 1; /* overrun */
 }
 
+static void tell(struct subscription *s, const struct object *o)
+{
+	uint8_t packet[COOKIE + EQE] = {0};
+	const uint64_t one = 1;
+	struct pollfd p = {.fd = s->eventfd, .events = POLLOUT};
+	if (s->eventfd >= 0) { /* one that is full has as many events as it counts; it may block */
+		if (poll(&p, 1, 0) == 1 && p.revents & POLLOUT && write(s->eventfd, &one, sizeof one) < 0)
+			return;
+		return;
+	}
+	memcpy(packet, &s->cookie, COOKIE);
+	fill_eqe(packet + COOKIE, s->type, o);
+	s->is_owed = send(s->channel->fd, packet, s->channel->has_data ? sizeof packet : COOKIE,
+			  MSG_NOSIGNAL | MSG_DONTWAIT) < 0 && errno == EAGAIN;
+}
+
 /* Tells those who subscribed to an event of this object. With the lock. */
 static void deliver(uint64_t event, uint32_t type)
 {
 	const struct object *o = dg_mlx5_event_object(event);
-	for (struct subscription *s = o ? subscriptions : NULL; s; s = s->next) {
-		uint8_t packet[COOKIE + EQE] = {0};
-		const uint64_t one = 1;
-		if (s->event != event || s->type != type)
-			continue;
-		if (s->eventfd >= 0) {
-			if (write(s->eventfd, &one, sizeof one) < 0)
-				continue; /* as many as it counts */
-			continue;
-		}
-		memcpy(packet, &s->cookie, COOKIE);
-		fill_eqe(packet + COOKIE, type, o);
-		send(s->channel->fd, packet, s->channel->has_data ? sizeof packet : COOKIE, MSG_NOSIGNAL | MSG_DONTWAIT);
+	for (struct subscription *s = o ? subscriptions : NULL; s; s = s->next)
+		if (s->event == event && s->type == type)
+			tell(s, o);
+}
+
+/* Tells those whose channel was full. Returns whether one still is. With the lock. */
+static bool deliver_owed(void)
+{
+	bool any = false;
+	for (struct subscription *s = subscriptions; s; s = s->next) {
+		const struct object *o = s->is_owed ? dg_mlx5_event_object(s->event) : NULL;
+		if (o)
+			tell(s, o);
+		any |= o && s->is_owed;
 	}
+	return any;
 }
 
 /* Reads what the NIC writes: 8 bytes for a completion, or a struct dg_nic_async_event. */
 static void *serve(void *fd)
 {
-	dg_nic_async_event e;
-	ssize_t n;
-	prctl(PR_SET_NAME, "dgkit-events");
-	while ((n = recv((int)(intptr_t)fd, &e, sizeof e, 0)) > 0 || (n < 0 && errno == EINTR)) {
-		if (n <= 0)
-			continue;
+	struct pollfd p = {.fd = (int)(intptr_t)fd, .events = POLLIN};
+	bool owes = false;
+	for (;;) {
+		dg_nic_async_event e;
+		ssize_t n = -1;
+		if (poll(&p, 1, owes ? OWED_MS : -1) > 0) {
+			n = recv(p.fd, &e, sizeof e, 0);
+			if (!n || (n < 0 && errno != EINTR))
+				return NULL;
+		}
 		dg_mlx5_enter();
-		deliver(e.event, n == sizeof e.event	     ? COMPLETION
-				 : e.type == DG_NIC_CQ_OVERRUN ? CQ_ERROR
-				 : e.type == DG_NIC_QP_FATAL   ? QP_FATAL
-							       : LAST_RECEIVE);
+		if (n > 0)
+			deliver(e.event, n == sizeof e.event	       ? COMPLETION
+					 : e.type == DG_NIC_CQ_OVERRUN ? CQ_ERROR
+					 : e.type == DG_NIC_QP_FATAL   ? QP_FATAL
+								       : LAST_RECEIVE);
+		owes = deliver_owed();
 		dg_mlx5_leave();
 	}
-	return NULL;
 }
 
 static int run_thread(void)
@@ -203,6 +233,8 @@ static int run_thread(void)
 	dg_nic_async_event e;
 	if (is_running)
 		return 0;
+	if (dg_mlx5_event_fd() < 0)
+		return -EMFILE;
 	while (recv(pipe_end, &e, sizeof e, MSG_DONTWAIT) > 0)
 		continue; /* of the time before */
 	sigfillset(&all);
@@ -211,6 +243,7 @@ static int run_thread(void)
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (rc)
 		return -rc;
+	pthread_setname_np(thread, "dgkit-events"); /* from here, as the threads of this library are told by their names */
 	pthread_detach(thread);
 	is_running = true;
 	return 0;
@@ -227,12 +260,32 @@ int dg_mlx5_event_fd(void)
 	return from_nic;
 }
 
+/* In the child, whose copies of the descriptors would keep the channels open. */
 void dg_mlx5_events_forked(void)
 {
-	channels = NULL;
-	subscriptions = NULL;
+	while (subscriptions)
+		unsubscribe(&subscriptions);
+	for (struct event_channel *c; (c = channels);) {
+		channels = c->next;
+		dg_mlx5_close(c->fd);
+		free(c);
+	}
+	if (from_nic >= 0) {
+		dg_mlx5_close(from_nic);
+		dg_mlx5_close(pipe_end);
+	}
 	from_nic = pipe_end = -1;
 	is_running = false;
+}
+
+/* As the kernel, which takes no other file. */
+static bool is_eventfd(int fd)
+{
+	static const char wanted[] = "anon_inode:[eventfd]";
+	char path[32], target[sizeof wanted];
+	snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+	const ssize_t n = readlink(path, target, sizeof target);
+	return n == sizeof wanted - 1 && !memcmp(target, wanted, sizeof wanted - 1);
 }
 
 static int subscribe(struct event_channel *c, const struct object *o, uint32_t type, uint64_t cookie, int eventfd)
@@ -257,18 +310,25 @@ int dg_mlx5_subscribe(struct request *r)
 	enum { FD, OBJECT, TYPES, FD_NUMBER, EVENT_COOKIE };
 	uint16_t types[MOST_TYPES];
 	const uint32_t size = dg_mlx5_length(r, TYPES), n = size / sizeof types[0];
-	struct event_channel *c = find_channel((int)dg_mlx5_value(r, FD));
 	clean();
+	struct event_channel *c = find_channel((int)dg_mlx5_value(r, FD));
 	if (!c)
 		return -EBADF;
 	/* Events of no object are those of the port, which ibv_get_async_event() has. */
-	if (!r->object || n > MOST_TYPES)
+	if (!r->object || size % sizeof types[0] || n > MOST_TYPES)
+		return -EINVAL;
+	const int eventfd = r->is_given[FD_NUMBER] ? (int)dg_mlx5_value(r, FD_NUMBER) : -1;
+	if (r->is_given[FD_NUMBER] && fcntl(eventfd, F_GETFD) < 0)
+		return -EBADF;
+	if (r->is_given[FD_NUMBER] && !is_eventfd(eventfd))
 		return -EINVAL;
 	int rc = dg_mlx5_get(r, TYPES, types, size);
 	if (!rc)
 		rc = run_thread();
+	struct subscription *const before = subscriptions;
 	for (uint32_t i = 0; i < n && !rc; i++)
-		rc = subscribe(c, r->object, types[i], dg_mlx5_value(r, EVENT_COOKIE),
-			       r->is_given[FD_NUMBER] ? (int)dg_mlx5_value(r, FD_NUMBER) : -1);
+		rc = subscribe(c, r->object, types[i], dg_mlx5_value(r, EVENT_COOKIE), eventfd);
+	while (rc && subscriptions != before)
+		unsubscribe(&subscriptions);
 	return rc;
 }

@@ -128,7 +128,7 @@ struct exec_engine {
 	dg_device *soft; /* reaches what the device of a GPU does not; NULL: of a front end without flights */
 	struct exec_staging staging;
 	struct executor *atomic_owner; /* whose atomic operation the provider executes */
-	int atomic_lock; /* the descriptor of the file that it has locked meanwhile, plus 1; 0: not open */
+	int atomic_lock_plus_1; /* the descriptor of the file that it has locked meanwhile, plus 1; 0: not open */
 	struct signal_word *words;
 	uint32_t n_words, words_room;
 	uint64_t batches; /* that were posted */
@@ -282,6 +282,7 @@ void dg_exec_end(struct executor *x);
 int dg_exec_atomic(struct executor *x, const struct exec_op *op);
 /* The provider has no atomic operation any more. */
 void dg_exec_atomic_end(struct exec_engine *e);
+void dg_exec_atomic_close(struct exec_engine *e);
 /* Posts the second part of an atomic operation: the new word, and where its old value goes. */
 int dg_exec_atomic_result(struct executor *x, struct exec_flight *f);
 

@@ -5,27 +5,70 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/file.h>
+#include <unistd.h>
 
-/* Returns whether no other process of the user has an atomic operation between its two parts. Ends with the process,
- * however that ends. */
+/* The files that engines lock; 0: free. A lock ends with the process, unless a child has the file open, too. */
+static _Atomic int locks_plus_1[16];
+
+static void close_in_child(void)
+{
+	for (size_t i = 0; i < sizeof locks_plus_1 / sizeof *locks_plus_1; i++) {
+		const int fd = atomic_exchange(&locks_plus_1[i], 0) - 1;
+		if (fd >= 0)
+			close(fd);
+	}
+}
+
+static void register_child(void)
+{
+	pthread_atfork(NULL, NULL, close_in_child);
+}
+
+/* Replaces one in the table. Returns false if it is not there: the table is full, or this is a child. */
+static bool note_lock(int from_plus_1, int to_plus_1)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	pthread_once(&once, register_child);
+	for (size_t i = 0; i < sizeof locks_plus_1 / sizeof *locks_plus_1; i++) {
+		int expected = from_plus_1;
+		if (atomic_compare_exchange_strong(&locks_plus_1[i], &expected, to_plus_1))
+			return true;
+	}
+	return false;
+}
+
+void dg_exec_atomic_close(struct exec_engine *e)
+{
+	if (e->atomic_lock_plus_1 && note_lock(e->atomic_lock_plus_1, 0))
+		close(e->atomic_lock_plus_1 - 1);
+}
+
+/* Returns whether no other process of the user has an atomic operation between its two parts. One that is stopped there
+ * stops those of all. */
 static bool lock_others(struct exec_engine *e)
 {
 	static const char name[] = "/gpu-atomics";
 	char path[108];
-	if (!e->atomic_lock && !dg_runtime_dir(path, sizeof path - sizeof name)) {
+	if (!e->atomic_lock_plus_1 && !dg_runtime_dir(path, sizeof path - sizeof name)) {
 		strcat(path, name);
-		e->atomic_lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600) + 1;
+		const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+		if (fd >= 0 && note_lock(0, fd + 1))
+			e->atomic_lock_plus_1 = fd + 1;
+		else if (fd >= 0)
+			close(fd);
 	}
-	return !e->atomic_lock || !flock(e->atomic_lock - 1, LOCK_EX | LOCK_NB) || errno != EWOULDBLOCK;
+	return !e->atomic_lock_plus_1 || !flock(e->atomic_lock_plus_1 - 1, LOCK_EX | LOCK_NB) || errno != EWOULDBLOCK;
 }
 
 void dg_exec_atomic_end(struct exec_engine *e)
 {
 	e->atomic_owner = NULL;
-	if (e->atomic_lock)
-		flock(e->atomic_lock - 1, LOCK_UN);
+	if (e->atomic_lock_plus_1)
+		flock(e->atomic_lock_plus_1 - 1, LOCK_UN);
 }
 
 /* Posts the first part of an atomic operation on GPU memory: reading the word. Between this and

@@ -56,8 +56,7 @@ void dg_exec_staging_close(struct exec_engine *e)
 		dg_region_end(e->staging.by[i].region);
 	}
 	free(e->staging.bytes);
-	if (e->atomic_lock)
-		close(e->atomic_lock - 1);
+	dg_exec_atomic_close(e);
 }
 
 bool dg_exec_staging_take(struct exec_engine *e, struct exec_flight *f, uint32_t size)

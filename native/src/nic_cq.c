@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Completion queues: opening, closing, and writing their entries. */
+#include <errno.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -108,9 +109,14 @@ bool dg_nic_cq_events(struct dg_nic *n)
 		    !atomic_compare_exchange_strong_explicit(&cq->record[1], &arm, DISARMED,
 							     memory_order_acq_rel, memory_order_relaxed))
 			continue;
-		cq->notified = cq->produced;
-		/* Full: its owner has thousands of events that it has not read. */
-		any = write(cq->event_fd, &cq->event, sizeof cq->event) > 0 || any;
+		if (write(cq->event_fd, &cq->event, sizeof cq->event) > 0) {
+			cq->notified = cq->produced;
+			any = true;
+		} else if (errno == EAGAIN) { /* its owner has hundreds of events that it has not read: armed as it was */
+			uint32_t disarmed = DISARMED;
+			atomic_compare_exchange_strong_explicit(&cq->record[1], &disarmed, arm, memory_order_acq_rel,
+								memory_order_relaxed);
+		}
 	}
 	return any;
 }
@@ -119,7 +125,7 @@ void dg_nic_async(int fd, uint64_t event, uint32_t type)
 {
 	const dg_nic_async_event e = {event, type, 0};
 	if (event && write(fd, &e, sizeof e) < 0)
-		return; /* full: its owner has thousands of events that it has not read */
+		return; /* full: its owner has hundreds of events that it has not read */
 }
 
 static int check_config(const dg_nic_cq_config *cfg)

@@ -17,7 +17,9 @@ static int open_engine(struct dg_nic *n, uint32_t gpu, struct exec_engine *e)
 	if (rc)
 		return rc;
 	e->soft = n->engine.dev; /* of the other regions */
-	rc = dg_exec_staging_open(e);
+	rc = dg_cuda_ring_open(e->dev);
+	if (!rc)
+		rc = dg_exec_staging_open(e);
 	return rc ? rc : dg_nic_resolver_start(n);
 }
 
@@ -130,9 +132,13 @@ int dg_nic_gpu_fetch(struct dg_nic_qp *qp, uint64_t end)
 
 void dg_nic_gpu_cqe(struct dg_nic_cq *cq, const uint8_t *at)
 {
+	enum { OWNER = 8 }; /* the last bytes, with the owner's bit: for a kernel that polls they come after the others */
+	dg_device *dev = cq->nic->gpu->dev;
+	const uint64_t to = cq->gpu_ring + (uint64_t)(at - cq->ring);
+	uint8_t *from = (uint8_t *)(uintptr_t)at;
 	/* Where the GPU's memory is gone, so is whoever waits for the CQE. */
-	dg_cuda_ring_copy(cq->nic->gpu->dev, (void *)(uintptr_t)at, cq->gpu_ring + (uint64_t)(at - cq->ring), WQE_BLOCK,
-			  true);
+	dg_cuda_ring_copy(dev, from, to, WQE_BLOCK - OWNER, true);
+	dg_cuda_ring_copy(dev, from + WQE_BLOCK - OWNER, to + WQE_BLOCK - OWNER, OWNER, true);
 }
 
 int dg_nic_executor(struct dg_nic_qp *qp, const struct exec_piece *pieces, uint32_t count)

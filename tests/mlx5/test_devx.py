@@ -54,6 +54,8 @@ a wrong rkey: opcode 13, syndrome 0x13
 then the state is 6
 """
 EVENTS = """\
+an unknown type after a known one: Invalid argument
+by another file: Invalid argument
 a completion: 72 bytes, cookie 0xabcd, type 0, its object
 by eventfd: 1
 a wrong doorbell: 72 bytes, cookie 0xef, type 5, its object

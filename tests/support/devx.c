@@ -9,6 +9,7 @@
 #include <dlfcn.h>
 #include <endian.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <infiniband/mlx5dv.h>
 #include <infiniband/verbs.h>
 #include <stdio.h>
@@ -396,9 +397,14 @@ static void events(void)
 	open_context();
 	connect_both(ends, at);
 	struct mlx5dv_devx_event_channel *c = mlx5dv_devx_create_event_channel(context, 0);
-	const int fd = eventfd(0, 0);
-	CHECK(c && fd >= 0);
+	const int fd = eventfd(0, 0), zero = open("/dev/zero", O_RDWR);
+	CHECK(c && fd >= 0 && zero >= 0);
 	CHECK(!mlx5dv_devx_subscribe_devx_event(c, ends[0].cq, 4, (uint16_t[]){0, 4}, 0xabcd));
+	errno = mlx5dv_devx_subscribe_devx_event(c, ends[0].cq, 4, (uint16_t[]){0, 0x99}, 0x77); /* neither of them */
+	printf("an unknown type after a known one: %s\n", strerror(errno));
+	errno = mlx5dv_devx_subscribe_devx_event_fd(c, zero, ends[0].cq, 0);
+	printf("by another file: %s\n", strerror(errno));
+	CHECK(!close(zero));
 	CHECK(!mlx5dv_devx_subscribe_devx_event(c, ends[0].qp, 2, (uint16_t[]){5}, 0xef));
 	CHECK(!mlx5dv_devx_subscribe_devx_event_fd(c, fd, ends[0].cq, 0));
 	__atomic_store_n((uint32_t *)(ends[0].records + 68), 0, __ATOMIC_RELEASE); /* arms the CQ */

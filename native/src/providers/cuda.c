@@ -54,16 +54,21 @@ void dg_cuda_stay(dg_device *dev)
 	cuda_enter(dev->provider);
 }
 
+int dg_cuda_ring_open(dg_device *dev)
+{
+	struct cuda *c = dev->provider;
+	const bool entered = cuda_enter(c);
+	const CUresult code = cuda.cuStreamCreate(&c->rings, CU_STREAM_NON_BLOCKING);
+	cuda_leave(entered);
+	return code ? cuda_fail("cuStreamCreate", code) : 0;
+}
+
 int dg_cuda_ring_copy(dg_device *dev, void *here, uint64_t there, size_t size, bool to_gpu)
 {
 	struct cuda *c = dev->provider;
-	CUresult code = CUDA_SUCCESS;
 	const bool entered = cuda_enter(c);
-	if (!c->rings) /* not the default stream, whose copies would wait for kernels */
-		code = cuda.cuStreamCreate(&c->rings, CU_STREAM_NON_BLOCKING);
-	if (!code)
-		code = to_gpu ? cuda.cuMemcpyHtoDAsync(there, here, size, c->rings)
-			      : cuda.cuMemcpyDtoHAsync(here, there, size, c->rings);
+	CUresult code = to_gpu ? cuda.cuMemcpyHtoDAsync(there, here, size, c->rings)
+			       : cuda.cuMemcpyDtoHAsync(here, there, size, c->rings);
 	if (!code && !to_gpu)
 		code = cuda.cuStreamSynchronize(c->rings);
 	cuda_leave(entered);
@@ -458,7 +463,8 @@ static void cuda_doorbell(struct dg_device *dev, struct dg_pipe *p)
 	cuda_leave(entered);
 }
 
-static void query(struct cuda_queue *q, uint64_t now)
+/* Asks the driver whether the stream has failed, as a flag that does not change does not say so. */
+static void query_stalled(struct cuda_queue *q, uint64_t now)
 {
 	q->last_query_ns = now;
 	bool entered = cuda_enter(q->c);
@@ -485,7 +491,7 @@ static void cuda_poll(struct dg_device *dev, struct dg_pipe *p)
 			cuda_measure(q, upto, now);
 			cuda_publish(q, upto, now, late);
 		} else if (now - q->last_query_ns > QUERY_NS) {
-			query(q, now);
+			query_stalled(q, now);
 		}
 		q->last_poll_ns = now;
 	}

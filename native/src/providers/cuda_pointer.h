@@ -29,6 +29,9 @@ void cuda_leave(bool entered);
 void dg_cuda_stay(dg_device *dev);
 /* Copies between memory of this process and of the device's GPU, in the order of the calls. A copy to the GPU may be
  * under way when this returns, with bytes that were read already; one from it is complete. One thread at a time. */
+/* Opens the stream of dg_cuda_ring_copy(), as a kernel that runs may wait for such a copy. Not the default stream,
+ * whose copies would wait for kernels. */
+int dg_cuda_ring_open(dg_device *dev);
 int dg_cuda_ring_copy(dg_device *dev, void *here, uint64_t there, size_t size, bool to_gpu);
 
 /* Shares the list of memory registered with CUDA between two copies of this core in one process:

@@ -33,7 +33,7 @@ struct cuda {
 	bool serves; /* a proxy's queues have a copy service: see cuda_serve.c */
 	CUmodule serve_module;
 	CUfunction serve; /* the kernel of cuda_serve.cu */
-	CUstream rings; /* of dg_cuda_ring_copy(); NULL until the first copy */
+	CUstream rings; /* of dg_cuda_ring_copy(); NULL until dg_cuda_ring_open() */
 	atomic_int lost; /* the error that ended the context, or 0 */
 };
 

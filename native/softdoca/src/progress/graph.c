@@ -351,15 +351,24 @@ doca_error_t doca_graph_node_create_from_user(struct doca_graph *graph,
 }
 
 /* Returns whether a graph is another or has it among its nodes' graphs. A graph of a node may have been
- * destroyed, and another one be in its place, so there may be circles: graphs nested deeper than any program's
+ * destroyed, and another one be in its place, so there may be circles: more graphs than any program nests
  * count as one. */
-static bool contains(const struct doca_graph *g, const struct doca_graph *other, unsigned depth)
+static bool contains(const struct doca_graph *g, const struct doca_graph *other, unsigned *visits_left)
 {
-	bool found = g == other || !depth;
+	bool found = g == other || !*visits_left || !--*visits_left;
 	for (uint32_t k = 0; k < g->n_nodes && !found; k++)
 		found = g->nodes[k]->kind == NODE_GRAPH && object_is(g->nodes[k]->sub, OBJECT_GRAPH) &&
-			contains(g->nodes[k]->sub, other, depth - 1);
+			contains(g->nodes[k]->sub, other, visits_left);
 	return found;
+}
+
+static doca_error_t add_graph(struct doca_graph *g, struct doca_graph *sub, const char *func, struct doca_graph_node **out)
+{
+	unsigned visits = 4096;
+	if (contains(sub, g, &visits))
+		return REFUSE_FOR(func, DOCA_ERROR_NOT_PERMITTED, "the graph would be a node of itself");
+	const struct doca_graph_node n = {.kind = NODE_GRAPH, .sub = sub};
+	return add_node(g, n, func, out);
 }
 
 doca_error_t doca_graph_node_create_from_graph(struct doca_graph *graph,
@@ -371,10 +380,7 @@ doca_error_t doca_graph_node_create_from_graph(struct doca_graph *graph,
 	CHECK_OUT(node);
 	if (!is_started(sub_graph))
 		return REFUSE(DOCA_ERROR_BAD_STATE, "the graph of the node is not started");
-	if (contains(sub_graph, graph, 16))
-		return REFUSE(DOCA_ERROR_NOT_PERMITTED, "the graph would be a node of itself");
-	const struct doca_graph_node n = {.kind = NODE_GRAPH, .sub = sub_graph};
-	RETURN_INSIDE(graph->pe, add_node(graph, n, __func__, node));
+	RETURN_INSIDE(graph->pe, add_graph(graph, sub_graph, __func__, node));
 }
 
 /* Returns whether all nodes can end: Kahn's algorithm. `order` has room for all nodes, `left` for a
