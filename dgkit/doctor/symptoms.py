@@ -149,6 +149,10 @@ _PARTS = (
 )  # fmt: skip
 
 
+_NUMBER = re.compile(r"\b(?:0x)?[0-9a-f]*\d[0-9a-f]*\b|\d+")
+_MOST_LINES = 2000  # that differ; they take about a second
+
+
 def taken_apart(text: str) -> list[Match]:
     """Return a text that is not in the table as what it names, with the checks that concern it.
 
@@ -159,7 +163,8 @@ def taken_apart(text: str) -> list[Match]:
     lines = (line.strip()[:_MAX_LINE] for line in text[-MAX_TEXT:].splitlines())
     # Of lines that differ in numbers only, the last one: a log of a training has thousands.
     table = known()
-    for line in {re.sub(r"\d+", "0", line): line for line in lines}.values():
+    different = list({_NUMBER.sub("0", line): line for line in lines}.values())
+    for line in different[-_MOST_LINES:]:
         named = table.named(line)
         names = [one for one in named if one.kind == "name"]
         about = len(names) + sum(bool(re.search(pattern, line)) for pattern, *_ in _PARTS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,7 @@ class Published:
         return ", ".join(rows)
 
 
+@cache
 def published() -> list[Published]:
     """Return all series, as the data file has them: nothing is interpolated or extrapolated."""
     rows = json.loads(_FILE.read_text("utf-8"))["rows"]

@@ -141,8 +141,11 @@ class Session(Unique):
     def _check_name(self, name: str | None, replace: bool) -> None:
         """Check the name of a new region; warn if an open one has it and is not replaced."""
         argument_checks.name(name, required=replace)
-        own = sys._getframe(2).f_globals.get("__name__", "").startswith("dgkit.")  # of a panel
-        if name and not (replace or own) and any(each.name == name for each in self.regions):
+        if not name or replace:
+            return
+        frame = sys._getframe(1).f_back  # None: a thread began here
+        own = frame and frame.f_globals.get("__name__", "").startswith("dgkit.")  # of a panel
+        if not own and any(each.name == name for each in self.regions):
             warnings.warn(
                 f"there is an open region {name!r}, and this is a second one: replace=True would "
                 "close the first",

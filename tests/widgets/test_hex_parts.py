@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dgkit.widgets.hexview import matchers
 from dgkit.widgets.hexview.matchers import DifferenceMatcher, parse_wanted
 from dgkit.widgets.hexview.search import Match, chunks, run_search
 from dgkit.widgets.hexview.selection import DTYPES, decode, format_bytes
@@ -69,6 +70,24 @@ def test_a_search_by_expression_finds_what_re_finds(data, start, chunk, backward
         assert matcher.length == len(every.match(data, match.at)[0])
 
 
+@pytest.mark.parametrize("text", [r"(?<=x)ab", r"\Bb", "[]a]*b", ".*?ab", r"a\$?b"])
+def test_an_expression_sees_what_is_before_the_cursor_and_the_chunk(text):
+    data = b"xxab" * 30
+    every = [match.start() for match in re.compile(text.encode()).finditer(data)]
+    for start in every:
+        assert searched([data], start, parse_wanted(text, "regex"), chunk=4).at == start
+
+
+def test_an_expression_matches_no_empty_place():
+    assert searched([b"xab" * 9], 2, parse_wanted("(?=ab)", "regex")).at == -1
+
+
+def test_an_expression_that_takes_long_ends(monkeypatch):
+    monkeypatch.setattr(matchers, "_MOST_S", -1)
+    with pytest.raises(ValueError, match="takes too long"):
+        searched([b"a" * 600], 0, parse_wanted("a+b", "regex"))
+
+
 def test_an_expression_matches_at_most_256_bytes():
     matcher = parse_wanted("a.*b", "regex")
     data = b"a" + bytes(300) + b"a" + bytes(254) + b"b" + bytes(400)
@@ -77,7 +96,12 @@ def test_an_expression_matches_at_most_256_bytes():
 
 
 @pytest.mark.parametrize(
-    "text", ["(", "a*", "(a*)+b", "(a|aa)+b", "a*b*c*d*", r"[)]*(a)\)+{2}e+f+g+"]
+    "text",
+    [
+        *["(", "a*", "(a*)+b", "(a|aa)+b", "a*b*c*d*", r"[)]*(a)\)+{2}e+f+g+"],
+        *["a?" * 24 + "a" * 24, "(a|aa)" * 22, "(?x)(a+) +b", r"[a\][](a+)+x]", ".*.*.*Q"],
+        *["a$", r"a\Z"],  # there is no end where a chunk ends
+    ],
 )
 def test_expressions_that_match_nothing_or_may_never_end_are_refused(text):
     with pytest.raises(ValueError, match=re.escape(repr(text))):

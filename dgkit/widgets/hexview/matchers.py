@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import re
+import time
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -15,8 +17,10 @@ MAX_PATTERN = 4096  # bytes
 MAX_ANY = 64  # bytes of a pattern with a ?: each may be compared at each offset
 MAX_MATCH = 256  # bytes that a regular expression matches
 _AS_FLOAT = 'values = (values.astype("u4") << 16).view("f4")  # bfloat16 as float32'
-MAX_REPEATS = 3  # in a regular expression: it takes up to MAX_MATCH times as long with each
-_PLAIN = re.compile(r"\\.|\[\^?.[^]]*\]", re.DOTALL)  # escapes and sets of one
+MAX_REPEATS = 2  # in a regular expression: it takes up to MAX_MATCH times as long with each
+_MOST_S = 1  # for an expression in one chunk, during which no other thread of Python runs
+_PLAIN = re.compile(r"\\.|\[\^?\]?(?:\\.|[^]\\])*\]", re.DOTALL)  # escapes and sets of one
+_LIMIT = f"of any length, not of at most {MAX_MATCH} bytes"
 _WINDOW = 4096  # bytes of a backward search: matches are found forward, and the last one counts
 
 
@@ -91,7 +95,7 @@ class ExpressionMatcher:
     The search goes in steps of so many bytes, which bounds the time that each `*` takes.
     """
 
-    lead, step, tail, length = 0, 1, MAX_MATCH - 1, 1
+    lead, step, tail, length = MAX_MATCH, 1, MAX_MATCH - 1, 1  # lead: for `\\b`, `^` and `(?<=`
 
     def __init__(self, pattern: re.Pattern[bytes]) -> None:
         self._pattern = pattern
@@ -100,14 +104,17 @@ class ExpressionMatcher:
         """See Matcher."""
         data = parts[0]
         steps = range(lead, stop, MAX_MATCH)
+        deadline = time.monotonic() + _MOST_S
         for first in reversed(steps) if backward else steps:
             at, end, found = first, min(first + MAX_MATCH, stop), None
+            if time.monotonic() > deadline:
+                raise ValueError(f"{self._pattern.pattern!r} takes too long: repeat less")
             while (start := self._pattern.search(data, at, end + self.tail)) is not None:
                 at = start.start() + 1
                 if at > end:
                     break
                 match = self._pattern.match(data, at - 1, at - 1 + MAX_MATCH)
-                found = match or found
+                found = match if match and match[0] else found
                 if found is not None and not backward:
                     break
             if found is not None:
@@ -119,8 +126,9 @@ class ExpressionMatcher:
         """See Matcher."""
         return [
             "import re",
-            f"pattern = re.compile({self._pattern.pattern!r}, re.DOTALL)",
-            "found = np.array([match.start() for match in pattern.finditer(data)], int)",
+            f"pattern = re.compile({b'(?=' + self._pattern.pattern + b')'!r}, re.DOTALL)",
+            f"matches = pattern.finditer(data)  # {_LIMIT}",
+            "found = np.array([match.start() for match in matches], int)",
         ]
 
 
@@ -149,7 +157,7 @@ class ValueMatcher:
         code = ("<" if self._endian == "little" else ">") + DTYPES[self._dtype][1]
         return [
             f'values = np.frombuffer(data[: len(data) // {self.step} * {self.step}], "{code}")',
-            *[line for line in [_AS_FLOAT] if self._dtype == "bf16"],
+            *([_AS_FLOAT] if self._dtype == "bf16" else []),
             f"matches = (values >= {self._low!r}) & (values <= {self._high!r})",
             f"found = {self.step} * np.flatnonzero(matches)",
         ]
@@ -218,16 +226,21 @@ def parse_wanted(text: str, kind: str, dtype: str = "hex", endian: str = "little
 
 def _expression_matcher(text: str) -> ExpressionMatcher:
     try:
-        pattern = re.compile(text.encode(), re.DOTALL)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # of what a later Python may read in it
+            pattern = re.compile(text.encode(), re.DOTALL)
     except (re.error, OverflowError, RecursionError) as error:
         raise ValueError(f"{text!r} is no regular expression: {error}") from None
     if pattern.match(b""):
         raise ValueError(f"{text!r} matches no byte, and so everywhere")
     plain = _PLAIN.sub("_", text)
-    if re.search(r"\)[*+{]", plain) or len(re.findall(r"[*+{]", plain)) > MAX_REPEATS:
+    if "$" in plain or r"\Z" in _PLAIN.findall(text):
+        raise ValueError(f"{text!r} asks for the end of the bytes, which a search in parts has not")
+    repeats = re.findall(r"[*+{|]|(?<![(*+?}])\?", plain)
+    if pattern.flags & re.VERBOSE or re.search(r"\)[*+{?]", plain) or len(repeats) > MAX_REPEATS:
         raise ValueError(
-            f"{text!r} can take for ever: it must repeat no group, and at most {MAX_REPEATS} bytes "
-            "or sets, as [ab]*"
+            f"{text!r} can take for ever: it must repeat no group, and at most {MAX_REPEATS} times "
+            "repeat a byte or a set, as [ab]*, or leave a choice"
         )
     return ExpressionMatcher(pattern)
 

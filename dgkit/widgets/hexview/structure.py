@@ -472,7 +472,7 @@ class StructureView:
                 target = field.target
                 if target is None or values[i] is None:
                     continue
-                start = _offset_of(region, field.number(data))
+                start = _offset_of(region, field.number(data), isinstance(structure.source, type))
                 if start is None or start + target.itemsize > region.size:
                     values[i] = f"{values[i]}: not in this region"
                     continue
@@ -505,9 +505,9 @@ def _values(
     return {"at": at, "values": values, "targets": targets or {}, "error": error}
 
 
-def _offset_of(region: SessionRegion, pointer: int) -> int | None:
+def _offset_of(region: SessionRegion, pointer: int, is_address: bool) -> int | None:
     """Return the offset in the region of an offset, or of an address in its host memory."""
-    if pointer < region.size:
+    if not is_address and pointer < region.size:
         return pointer
     address = region.local.address if region.local is not None and region.place == "host" else None
     if address is not None and address <= pointer < address + region.size:

@@ -97,6 +97,7 @@ export class LatencyDraw {
   }
   // Shows an earlier (-1) or later (1) part of the time kept; 0: all.
   look(way) {
+    if (way > 0 && !this.#shown) return; // it is now already
     const most = this.#span * this.#unit;
     const [start, end] = this.#shown ?? [this.#now - most / 3, this.#now];
     const step = (way * (end - start)) / 2;
@@ -176,6 +177,7 @@ export class LatencyDraw {
     const columns = points.window(now - seconds, now, unit, this.#data.load);
     const span = timeSpan(columns.ago[0], seconds) / unit;
     if (this.#shown && unit === this.#unit) this.#model("crosshair").location -= (now - this.#now) / unit; // as its point
+    if (this.#shown && now < this.#now) this.#show(null); // a new run, whose time begins again
     [this.#now, this.#unit, this.#span] = [now, unit, span];
     const oldest = now - span * unit; // what was before is not kept
     if (this.#shown && this.#shown[0] < oldest)

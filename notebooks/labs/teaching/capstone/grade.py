@@ -21,6 +21,7 @@ import contextlib
 import ctypes
 import json
 import queue
+import subprocess
 import sys
 import threading
 import time
@@ -194,6 +195,15 @@ def is_epoch(number: int) -> Any:
 def run(bed: Any, feeder: str, how: str) -> Iterator[tuple[str, str]]:
     """Run a feeder twice, end or pause the holder; yield each check and what was wrong."""
     it = Run(bed, feeder)
+    try:
+        _play(it, how)
+    finally:
+        for number in (1, 2):
+            it.signal(number, "KILL")
+    yield from zip(CHECKS[how], VERDICTS[how](it), strict=True)
+
+
+def _play(it: Run, how: str) -> None:
     it.until(lambda event: "full" in event or is_epoch(2)(event), WAIT_S)
     held = it.leases[-1][0] if it.leases else [0, 0, 0]
     it.until(lambda event: "lease" in event, LENGTH + SKEW_S)  # renewed, or taken
@@ -207,9 +217,6 @@ def run(bed: Any, feeder: str, how: str) -> Iterator[tuple[str, str]]:
         it.until(lambda event: event.get("ended") == old, 60)
     it.until(lambda event: event.get("ended") == 3 - old, WAIT_S)
     it.end()
-    yield from zip(CHECKS[how], VERDICTS[how](it), strict=True)
-    for number in (1, 2):
-        it.signal(number, "KILL")
 
 
 def batches(it: Run) -> str:
@@ -275,8 +282,11 @@ def feeder_of(notebook: Path) -> str:
     for cell in json.loads(notebook.read_text())["cells"]:
         if cell["cell_type"] == "code" and "FEEDER = " in (text := "".join(cell["source"])):
             for line in ast.parse(text).body:
-                if isinstance(line, ast.Assign) and isinstance(line.value, ast.Constant):
-                    return str(line.value.value)
+                names = line.targets if isinstance(line, ast.Assign) else []
+                if any(getattr(name, "id", "") == "FEEDER" for name in names):
+                    text = getattr(line.value, "value", None)
+                    if isinstance(text, str):
+                        return text
     raise ValueError(f"{notebook} has no cell with FEEDER = a text")
 
 
@@ -305,10 +315,13 @@ def main() -> None:
         print(name)
         try:
             feeder = feeder_of(Path(name))
-        except (OSError, ValueError, SyntaxError) as error:
-            print(f"0 of 90: {error}", flush=True)
+        except (OSError, ValueError, SyntaxError, KeyError, TypeError) as error:
+            print(f"0 of 90: {error!r}", flush=True)
             continue
-        print(f"{grade(bed, feeder)} of 90", flush=True)
+        try:
+            print(f"{grade(bed, feeder)} of 90", flush=True)
+        except (RuntimeError, dgkit.DgkitError, subprocess.SubprocessError) as error:
+            print(f"not graded: {error!r}", flush=True)
 
 
 if __name__ == "__main__":
