@@ -36,6 +36,7 @@ _OLDEST = (3, 10)  # Python, as in pyproject.toml
 _CLOCK_S = 86_400  # a difference that confuses logs and certificates
 _UNPACKED = 5  # bytes that a byte of a wheel becomes, with its bytecode
 _SPARE = 32 << 20  # an environment and logs
+_AGENT_S = 30  # until the agent has written its address
 _HEARTBEAT_S = 5  # the Arm cores and the network over rshim are slow under load
 TRACE = "dma.jsonl"  # of the DMA sample's DOCA calls
 _PROVIDERS = ("doca", "verbs", "soft")  # from the best
@@ -288,14 +289,14 @@ def _digest(found: list[Path]) -> str:
 
 
 def _install_wheels(arm: Arm, planned: Plan, found: list[Path], say: Say) -> None:
-    arm.step, digest = "install", _digest(found)
+    """Install the wheels on the Arm side, unless venv/installed has the digest of these."""
+    arm.step = "install"
+    digest = _digest(found)
     if arm.run("cat venv/installed 2>/dev/null || :").strip() == digest:
         say(f"install: dgkit {__version__} is there already")
         return
     sums = arm.run("mkdir -p wheels && cd wheels && sha256sum -- *.whl 2>/dev/null || :")
-    there = {
-        name: digest for digest, _, name in (line.partition("  ") for line in sums.split("\n"))
-    }
+    there = {name: sum_ for sum_, _, name in (line.partition("  ") for line in sums.split("\n"))}
     missing = [
         wheel for wheel in found
         if there.get(wheel.name) != hashlib.sha256(wheel.read_bytes()).hexdigest()
@@ -355,7 +356,7 @@ def _record_sample(arm: Arm, kind: str, trace: Path) -> str:
     arm.step = "trace"
     text = arm.run(
         f"""rm -f {TRACE}
-        said=$(dgkit softdoca record -o {TRACE} -- \
+        said=$(timeout -k 5 60 venv/bin/python -m dgkit.cli softdoca record -o {TRACE} -- \
             venv/bin/python -m dgkit.doca.local_copy {kind} 2>&1)
         [ -s {TRACE} ] && cat {TRACE} || printf %s "$said" | tail -n 1
         rm -f {TRACE}"""
@@ -410,7 +411,7 @@ def _serve(arm: Arm, planned: Plan, provider: str, digest: str, say: Say) -> str
         setsid venv/bin/python -m dgkit.cli {command} > address 2> log < /dev/null 8<&- &
         echo $! > pid
         i=0
-        while [ ! -s address ] && kill -0 "$(cat pid)" 2>/dev/null && [ $i -lt 300 ]
+        while [ ! -s address ] && kill -0 "$(cat pid)" 2>/dev/null && [ $i -lt {10 * _AGENT_S} ]
         do i=$((i + 1)); sleep 0.1; done
         [ -s address ] || {{ tail -n 3 log >&2; stop; exit 1; }}
         printf %s {shlex.quote(wanted)} > wanted

@@ -330,7 +330,10 @@ class Replay:
         return callback.result
 
     def _match(self, function: Function, slot: int, given: list[int]) -> Callback | None:
-        """Return the first recorded callback for this object, or for one without a callback yet."""
+        """Return the first recorded callback for this object, or for one not replayed yet.
+
+        Callbacks wait by their function, the number of their slot and the name of the object.
+        """
         address = next(
             (v for p, v in zip(function.parameters, given, strict=True) if is_subject(p)), None
         )
@@ -339,10 +342,10 @@ class Replay:
         if not queue or not self._is_due(queue[0]):
             queue = next(
                 (
-                    queue
-                    for (type_, number, subject), queue in self._expected.items()
-                    if queue and (type_, number) == (function.name, slot)
-                    and self._is_due(queue[0])
+                    other
+                    for (type_, number, subject), other in self._expected.items()
+                    if other and (type_, number) == (function.name, slot)
+                    and self._is_due(other[0])
                     and subject not in self._values.handles
                 ),
                 None,

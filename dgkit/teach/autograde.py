@@ -83,7 +83,7 @@ class Normalise(NbGraderPreprocessor):  # type: ignore[misc]
         return nb, resources
 
     def _others_constants(self, nb: Any, folder: Path, where: Any) -> list[str]:
-        """Note and warn of a common or another's notebook, of a student with a personal copy."""
+        """If a student who has a personal copy hands in another, warn; return the note, or none."""
         student, lab = str(where["student"]), str(where["assignment"])
         if not folder.joinpath(variants.FOLDER, student, lab).is_dir():
             return []

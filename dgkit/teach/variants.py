@@ -109,7 +109,7 @@ def derived(seed: str, student: str = "") -> Variant:
 def replaced(text: str, lab: str, seed: str, student: str = "") -> str:
     """Return a text of a lab with the constants of a course, or of one of its students."""
     new = derived(seed, student).texts(lab)
-    for known in (REPOSITORY, derived(seed)):
+    for known in (REPOSITORY, derived(seed)):  # the text has either of these
         for old, now in zip(known.texts(lab), new, strict=True):
             text = re.sub(_whole(old), now, text)
     return text

@@ -293,6 +293,8 @@ static void take_ip(struct sockaddr_in6 *to, const struct sockaddr_in6 *from)
 	to->sin6_port = port;
 }
 
+/* Binds an identifier that is not bound, and queues ADDR_RESOLVED or ADDR_ERROR. A sockaddr_in6 has room for an address of
+ * either family. */
 static int resolve_ip(struct cm_call *c)
 {
 	const struct rdma_ucm_resolve_ip *q = (void *)c->in;

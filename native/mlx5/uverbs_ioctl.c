@@ -55,6 +55,7 @@ int dg_mlx5_put(const struct request *r, uint32_t i, const void *from, size_t si
 			      : 0;
 }
 
+/* Into the program's attribute itself, where the kernel returns a handle, too. */
 int dg_mlx5_put_handle(const struct request *r, uint32_t i, uint32_t handle)
 {
 	return dg_mlx5_copy_user(&(uint64_t){handle}, r->at[i] + offsetof(struct ib_uverbs_attr, data), 8, true);

@@ -159,7 +159,8 @@ struct floor {
 	uint32_t count;
 };
 
-static void *floor_side(void *arg)
+/* The other thread: copies at each doorbell, then sets the flag. */
+static void *floor_responder(void *arg)
 {
 	struct floor *f = arg;
 	for (uint32_t i = 1; i <= f->count; i++) {
@@ -174,7 +175,7 @@ static void *floor_side(void *arg)
 static int floor_handoff(struct floor *f, uint64_t *samples_ns)
 {
 	pthread_t t;
-	int rc = dg_thread_start(&t, "dgkit-floor", floor_side, f);
+	int rc = dg_thread_start(&t, "dgkit-floor", floor_responder, f);
 	if (rc)
 		return rc;
 	for (uint32_t i = 1; i <= f->count; i++) {

@@ -474,6 +474,7 @@ void dg_region_free(dg_region *r)
 	dg_region_unref(r);
 }
 
+/* Closes it without a limit of time, and frees the handle, which a close leaves where the device is `shared`. */
 void dg_region_end(struct dg_region *r)
 {
 	const bool shared = r && r->dev->shared;
@@ -492,6 +493,7 @@ static uint32_t count_importers(struct dg_region *r)
 	return n + (r->kind ? r->kind->importers(r) : 0);
 }
 
+/* Its gate stays entered until dg_region_let_go(). */
 int dg_region_hold(dg_region *r, char **base)
 {
 	TRY(dg_region_enter(r));

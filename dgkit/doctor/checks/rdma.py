@@ -300,7 +300,7 @@ def _judge_dmabuf(case: Case, kind: list[RdmaDevice]) -> Finding:
     if takes is True:
         return finding.ok(_SUPPORTED, subject=about)
     if takes is False:
-        return _open_refused(case, kind[0], about, errno)
+        return _judge_refused(case, kind[0], about, errno)
     why = reading.why or str(answer.get("why") or "") or "the probe gave no answer"
     return finding.unknown(
         f"not tested{f' ({errno})' if errno else ''}",
@@ -311,7 +311,8 @@ def _judge_dmabuf(case: Case, kind: list[RdmaDevice]) -> Finding:
     )
 
 
-def _open_refused(case: Case, device: RdmaDevice, about: str, errno: str) -> Finding:
+def _judge_refused(case: Case, device: RdmaDevice, about: str, errno: str) -> Finding:
+    """Judge a device that the probe asked to register a dma-buf, and that refused."""
     found = f"refuses it{f' ({errno})' if errno else ''}"
     if device.software or _SOFTWARE.match(device.name):
         why = "Soft-RoCE and Soft-iWARP of Linux cannot register a dma-buf."
@@ -322,7 +323,7 @@ def _open_refused(case: Case, device: RdmaDevice, about: str, errno: str) -> Fin
     linux = case.machine.know(uname)
     if case.machine.know(peermem_state) == "loaded":
         return finding.n_a(f"{found}; nvidia-peermem is loaded instead")
-    if () < linux.version < _KERNEL:
+    if () < linux.version < _KERNEL:  # (): not known
         why = f"Linux {linux.release} is older than 5.12, from which mlx5 supports it."
     else:
         why = "The driver does not support it, or libibverbs is older than rdma-core 34."

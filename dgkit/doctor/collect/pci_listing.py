@@ -69,8 +69,8 @@ def readings(devices: Mapping[str, Listed]) -> Iterator[tuple[str, Reading]]:
 
 _START = re.compile(rf"^{ADDRESS.pattern} ", re.MULTILINE | re.IGNORECASE)
 _FIRST = re.compile(
-    rf"({ADDRESS.pattern}) [^\n]{{0,100}}?\[([0-9a-f]{{4}})\]: [^\n]{{0,300}}?"
-    r"\[([0-9a-f]{4}:[0-9a-f]{4})\]",
+    rf"({ADDRESS.pattern}) [^\n]{{0,100}}?\[(?P<kind>[0-9a-f]{{4}})\]: [^\n]{{0,300}}?"
+    r"\[(?P<ids>[0-9a-f]{4}:[0-9a-f]{4})\]",
     re.IGNORECASE,
 )
 _SUBSYSTEM = re.compile(
@@ -93,7 +93,7 @@ def lspci(text: str) -> dict[str, Listed]:
     for start, end in itertools.pairwise([*starts, len(text)]):
         block = text[start:end]
         if match := _FIRST.match(block):
-            device = _parse_block(block, *match.group(4, 5))
+            device = _parse_block(block, match["kind"], match["ids"])
             device.address = full(match[1])
             found[device.address] = device
     return found

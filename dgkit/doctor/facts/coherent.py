@@ -28,7 +28,7 @@ def smmu_passthrough(machine: Machine) -> bool:
     Linux, drivers/iommu/arm/arm-smmu-v3 (STRTAB_STE_1_S1DSS_BYPASS); NVIDIA/NV-Kernels, pull 22.
     """
     linux = machine.know(uname).version
-    if not (is_coherent(machine) and () < linux < _PASID_LINUX):
+    if not (is_coherent(machine) and () < linux < _PASID_LINUX):  # (): not known
         return False
     links = [f"link {pci.DEVICES}/{gpu.address}/iommu_group" for gpu in machine.know(gpus.gpus)]
     numbers = {group.text.rpartition("/")[2] for group in machine.read.together(links) if group.ok}

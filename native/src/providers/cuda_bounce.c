@@ -84,19 +84,19 @@ static struct span span_from(struct cuda_queue *q, const struct group *g, uint32
 /* Copies the whole span into the buffer by one copy, and each operation's bytes out of it. */
 static CUresult bounce_span(struct cuda_queue *q, const struct span *s)
 {
-	struct chunk in;
-	chunk_of(&in, WRITES);
-	in.room = true;
+	struct chunk to_gpu;
+	chunk_of(&to_gpu, WRITES);
+	to_gpu.room = true; /* the buffer may be read beyond its end */
 	CUresult code = cuda.cuMemcpyDtoHAsync(q->bounce, gpu_ptr(s->low), (size_t)(s->high - s->low),
 					       q->stream->handle);
 	q->stream->on_engine = true;
 	for (uint32_t i = s->first; i != s->end && !code; i++) {
 		const struct dg_op *op = sq_entry(q->p, i);
 		if (is_on_gpu(op))
-			code = cuda_chunk_add(q, &in, op, i, gpu_ptr(op->dst),
+			code = cuda_chunk_add(q, &to_gpu, op, i, gpu_ptr(op->dst),
 					      gpu_ptr(q->bounce + (op->src - s->low)));
 	}
-	return code ? code : cuda_chunk_send(q, &in);
+	return code ? code : cuda_chunk_send(q, &to_gpu);
 }
 
 /* Copies each operation's bytes into a place of their own in the buffer, and out of it. */

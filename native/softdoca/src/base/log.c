@@ -179,7 +179,8 @@ const char *softdoca_last_refusal(void)
 }
 
 /* DOCA API reference, Logging: the standard backend prints INFO and lower to stdout, WARNING and
- * higher to stderr. The errors of doca_log are guesses. */
+ * higher to stderr. Backends for the SDK's records get the program's only by their of_program, and nothing without
+ * the standard one. The errors of doca_log are guesses. */
 doca_error_t doca_log(uint32_t level, int source, const char *fname, int line, const char *func,
 		      const char *format, ...)
 {

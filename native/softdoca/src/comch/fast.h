@@ -222,7 +222,7 @@ void link_leave(struct fast_link *l);
 /* Adds a consumer or producer to the link of a connection, with an id. Errors: BAD_STATE;
  * NO_MEMORY. */
 doca_error_t link_join(struct doca_comch_connection *c, struct fast_ctx *p);
-void link_part(struct fast_ctx *p);
+void link_remove(struct fast_ctx *p);
 /* Returns whether the link has consumers or producers of this side. */
 bool link_in_use(struct fast_link *l);
 /* Sends CONSUMER. Returns 0 or a negative errno. */

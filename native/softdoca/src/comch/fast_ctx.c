@@ -22,14 +22,14 @@ doca_error_t fast_ctx_init(struct fast_ctx *p, struct doca_comch_connection *c,
 	TRY(link_join(c, p));
 	doca_error_t error = softdoca_ctx_init(&p->ctx, p->link->dev, ops);
 	if (error != DOCA_SUCCESS)
-		link_part(p);
+		link_remove(p);
 	return error;
 }
 
 static void free_ctx(void *object)
 {
 	fast_gpu_free(&((struct fast_ctx *)object)->gpu);
-	link_part(object);
+	link_remove(object);
 	softdoca_object_free(object);
 }
 

@@ -189,7 +189,8 @@ doca_error_t link_join(struct doca_comch_connection *c, struct fast_ctx *p)
 	return error;
 }
 
-void link_part(struct fast_ctx *p)
+/* Undoes link_join(). */
+void link_remove(struct fast_ctx *p)
 {
 	fast_lock();
 	struct fast_link *l = p->link;

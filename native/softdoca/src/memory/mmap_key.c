@@ -8,7 +8,7 @@
 #include "memory.h"
 #include "nic/soft_nic.h"
 
-/* As an adapter, which grants nothing to a peer that it does not grant to the device itself. */
+/* Remote writes and atomic operations need LOCAL_WRITE, too, as in ibv_reg_mr(). */
 static unsigned ibv_access(const struct doca_mmap *m)
 {
 	const uint32_t permissions = mmap_rdma_permissions(m);

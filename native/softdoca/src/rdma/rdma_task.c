@@ -84,6 +84,7 @@ static doca_error_t allocate(struct doca_rdma *r, const struct rdma_task *as, vo
 	RETURN_INSIDE(r->ctx.pe, take_free_task(r, as, out));
 }
 
+/* Of the function's rdma, user_data and task. */
 #define ALLOCATE(TYPE, ...) \
 	allocate(rdma, &(struct rdma_task){.type = TYPE, .task.user_data = user_data, __VA_ARGS__}, task)
 
