@@ -201,9 +201,9 @@ with dgkit.Device("cuda", gpu=0) as device:
         assert "another GPU than this device's (GPU 0), which has no peer access to it" in said
 
 
-@pytest.mark.parametrize("knobs", ["cuStreamWriteValue32=1", "cuStreamQuery=999,copy_us=3000"])
+@pytest.mark.parametrize("failing", ["cuStreamWriteValue32=1", "cuStreamQuery=999,copy_us=3000"])
 @pytest.mark.parametrize("size", [8, 40_000])
-def test_a_call_that_fails_beside_the_copies_loses_none_of_them(tokens, fake_cuda, knobs, size):
+def test_a_call_that_fails_beside_the_copies_loses_none_of_them(tokens, fake_cuda, failing, size):
     with (
         Device("cuda") as device,
         device.queue() as queue,
@@ -211,7 +211,7 @@ def test_a_call_that_fails_beside_the_copies_loses_none_of_them(tokens, fake_cud
         device.register(bytearray(b"z" * MIB)) as local,
         device.register(bytearray(MIB)) as back,
     ):
-        for order in (knobs, ""):
+        for order in (failing, ""):
             fake_cuda.order(order)
             posted = [queue.write(local, remote, size=size, remote_offset=i) for i in range(10)]
             assert [t.wait(20).size for t in posted] == [size] * 10
