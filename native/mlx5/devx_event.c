@@ -9,7 +9,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -19,6 +18,7 @@
 #include <rdma/mlx5_user_ioctl_verbs.h>
 
 #include "ioctl.h"
+#include "thread.h"
 
 /* Of struct mlx5_eqe in the kernel's include/linux/mlx5/device.h. */
 enum event_type { COMPLETION = 0, CQ_ERROR = 4, QP_FATAL = 5, LAST_RECEIVE = 0x13 };
@@ -229,7 +229,6 @@ static void *serve(void *fd)
 static int run_thread(void)
 {
 	pthread_t thread;
-	sigset_t all, before;
 	dg_nic_async_event e;
 	if (is_running)
 		return 0;
@@ -237,13 +236,8 @@ static int run_thread(void)
 		return -EMFILE;
 	while (recv(pipe_end, &e, sizeof e, MSG_DONTWAIT) > 0)
 		continue; /* of the time before */
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	const int rc = pthread_create(&thread, NULL, serve, (void *)(intptr_t)pipe_end);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	if (rc)
-		return -rc;
-	pthread_setname_np(thread, "dgkit-events"); /* from here, as the threads of this library are told by their names */
+	if (dg_thread_start(&thread, "dgkit-events", serve, (void *)(intptr_t)pipe_end))
+		return -EAGAIN;
 	pthread_detach(thread);
 	is_running = true;
 	return 0;
